@@ -14,6 +14,7 @@ import os
 import platform
 import sys
 import time
+from datetime import date
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -22,10 +23,12 @@ from experiments.claim import Claim, Finding
 from experiments.claims import CLAIMS
 from experiments.measures import plain
 from experiments.plots import TEMPLATES, number_table
-from experiments.runner import ExperimentRunner
-from experiments.small_models import COMMON, LONG_STEPS
+from experiments.runner import ROOT, ExperimentRunner
+from experiments.small_models import COMMON, LONG_STEPS, STEPS
 from heed.errors import HeedError
 from heed.report.pages import render_template
+
+RESULTS = ROOT / "docs" / "results" / "claims.json"
 
 
 def main(arguments: list[str]) -> None:
@@ -42,6 +45,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/claims"), help="folder to write to")
     parser.add_argument("--seeds", type=int, help="trainings of each model (default: two, or one for a side remark)")
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, help="trainings at a time, one core each")
+    parser.add_argument(
+        "--publish", metavar="MACHINE", help="write docs/results/claims.json; the machine's description"
+    )
     options = parser.parse_args(arguments)
     claims = [by_name[name] for name in options.claims or by_name]
     folder = options.out.resolve()
@@ -57,6 +63,8 @@ def main(arguments: list[str]) -> None:
         print(f"\n{claim.name}: {held}. {claim.claim}\n  {finding.summary}", flush=True)
     minutes = (time.monotonic() - started) / 60
     write(folder, findings, minutes)
+    if options.publish:
+        publish(findings, options.seeds or 2, options.publish)
     number = sum(finding.held for _, finding in findings)
     print(f"\n{number} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
 
@@ -87,6 +95,25 @@ def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -
         "greedy search.",
     ]
     (folder / "index.html").write_text(render(findings, facts), encoding="utf-8")
+
+
+def publish(findings: list[tuple[Claim, Finding]], seeds: int, machine: str) -> None:
+    """Write the findings to docs/results/claims.json. A claim that was not measured keeps its row."""
+    content = json.loads(RESULTS.read_text(encoding="utf-8"))
+    for claim, finding in findings:
+        row = content["rows"][claim.name]
+        row |= {"held": bool(finding.held), "figures": [figure.plain() for figure in finding.table]}
+    content |= {
+        "machine": machine,
+        "date": date.today().isoformat(),
+        "seeds": f"1 to {seeds} for trained models; {STEPS} steps each, or {LONG_STEPS:,} for what is learnt late",
+        "spread": "standard deviation over the seeds",
+    }
+    content["values"] |= {
+        "claims": len(content["rows"]),
+        "not_held": sum(not row["held"] for row in content["rows"].values()),
+    }
+    RESULTS.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def render(findings: list[tuple[Claim, Finding]], facts: list[str]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from experiments.measures import Runs
+from experiments.measures import Figure, Runs
 from experiments.runner import ModelSpec
 
 
@@ -20,6 +20,8 @@ class Finding:
     """One or two sentences with the numbers that decide."""
     numbers: Mapping[str, Any]
     """All measured numbers, which `experiments.measures.plain` converts to JSON."""
+    table: Sequence[Figure]
+    """The numbers that docs/claims.md shows."""
     figures: Sequence[Markup] = ()
     """HTML fragments."""
 

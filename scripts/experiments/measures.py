@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,23 @@ class Values:
     def sd(self) -> float | None:
         """Sample standard deviation; None for a single value."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A line of the table in docs/claims.md."""
+
+    what: str
+    values: Iterable[float]
+    """One for each seed; a single value if it does not depend on a seed."""
+    spec: str = ".1f"
+    """How Python formats a value; ".1%" for shares from 0 to 1."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return the line for docs/results/claims.json: mean ± standard deviation, and the values."""
+        values = Values(self.values)
+        text = f"{values:{self.spec}}".replace("% ±", " ±").replace("%", " %")
+        return {"what": self.what, "value": text, "values": [float(f"{value:.4g}") for value in values]}
 
 
 def plain(value: Any) -> Any:

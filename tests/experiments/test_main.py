@@ -14,6 +14,7 @@ from experiments import __main__ as experiments_main
 from experiments import antecedents, hardness, measures
 from experiments.claim import Claim
 from experiments.claims import CLAIMS, heads, parallel, score_functions, vanishing_gradients
+from experiments.measures import Figure, Values
 from experiments.runner import ROOT, ExperimentRunner, ModelSpec, TrainedModel
 
 TINY = (
@@ -75,6 +76,26 @@ def test_each_claim_is_measured_and_reported(tiny_experiments: None, out: Path, 
     page = (out / "index.html").read_text(encoding="utf-8")
     assert f'<section id="{claim.name}">' in page
     assert page.count("<svg") + page.count("<table") >= 1
+
+
+def test_findings_are_published_beside_those_of_other_claims(
+    tiny_experiments: None, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = json.loads(experiments_main.RESULTS.read_text(encoding="utf-8"))
+    copy = tmp_path / "claims.json"
+    shutil.copy(experiments_main.RESULTS, copy)
+    monkeypatch.setattr(experiments_main, "RESULTS", copy)
+    experiments_main.main(["context", "--out", str(out), "--publish", "this machine"])
+    after = json.loads(copy.read_text(encoding="utf-8"))
+    assert after["machine"] == "this machine"
+    assert after["rows"].pop("context") != before["rows"].pop("context")
+    assert after["rows"] == before["rows"]
+
+
+def test_a_figure_is_a_mean_with_its_spread() -> None:
+    shown = [Figure("a", [0.25, 0.35], ".1%"), Figure("b", [7.25]), Figure("c", Values([1, 2]), ".2f")]
+    assert [figure.plain()["value"] for figure in shown] == ["30.0 ± 7.1 %", "7.2", "1.50 ± 0.71"]
+    assert shown[0].plain()["values"] == [0.25, 0.35]
 
 
 def test_hardness_and_antecedents_of_a_run(

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.claim import Claim, Finding
-from experiments.measures import Runs, Values
+from experiments.measures import Figure, Runs, Values
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
 from heed.evaluation import alignment
@@ -83,6 +83,10 @@ def experiment(runs: Runs) -> Finding:
             f"diagonal gives {every[0].diagonal:.2f}."
         ),
         numbers={**of_models, "diagonal": of_diagonal},
+        table=[
+            *(Figure(f"alignment error rate, {label}", rate, ".2f") for label, rate in rates.items()),
+            Figure("alignment error rate of the diagonal", [every[0].diagonal], ".2f"),
+        ],
     )
 
 

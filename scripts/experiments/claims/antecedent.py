@@ -7,7 +7,7 @@ from matplotlib import rc_context
 from experiments import sense_attention
 from experiments.antecedent_attention import TITLES, AntecedentReport, Part, draw, measure
 from experiments.claim import Claim, Finding
-from experiments.measures import SEED, Runs, accuracies, bleu, fractions
+from experiments.measures import SEED, Figure, Runs, accuracies, bleu, fractions
 from experiments.plots import STYLE, caption, inline, line_plot
 from experiments.small_models import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
 
@@ -58,6 +58,17 @@ def experiment(runs: Runs) -> Finding:
             "valid bleu": scores,
             "residual and norm held": needed,
         },
+        table=[
+            *(
+                Figure(
+                    f"attention to the right minus the wrong antecedent, {part} {TITLES[part]}",
+                    [one.challenge.mean for one in of],
+                    ".2f",
+                )
+                for part, of in reports.items()
+            ),
+            *(Figure(f"BLEU, {label}", of) for label, of in scores.items()),
+        ],
         figures=[
             *drawn,
             caption("Training with and without residual connections and norms"),

@@ -2,7 +2,7 @@
 
 from experiments import small_models as models
 from experiments.claim import Claim, Finding
-from experiments.measures import TAGS, Runs, accuracies, fractions
+from experiments.measures import TAGS, Figure, Runs, accuracies, fractions
 from experiments.plots import accuracy_mark, caption
 from experiments.small_models import LONG_STEPS, STEPS
 from heed.evaluation.significance import wilson
@@ -37,6 +37,9 @@ def experiment(runs: Runs) -> Finding:
             + (f". Not above chance: {'; '.join(failing)}." if failing else ". Chance is 50 %.")
         ),
         numbers={"accuracy": shares},
+        table=[
+            Figure(f"{label}: {title}", shares[label][tag], ".1%") for label in ATTENDING for tag, title in TAGS.items()
+        ],
         figures=[
             caption("Contrastive accuracy (chance: 50 %; small dots: single runs)"),
             legend(list(found)),

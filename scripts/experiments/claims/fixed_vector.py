@@ -1,7 +1,7 @@
 """Claim: a fixed vector loses information about long sentences; attention does not."""
 
 from experiments.claim import Claim, Finding
-from experiments.measures import Runs, Values
+from experiments.measures import Figure, Runs, Values
 from experiments.plots import line_plot
 from experiments.runner import TrainedModel
 from experiments.small_models import FIXED_VECTOR_LONGER, LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
@@ -49,6 +49,10 @@ def experiment(runs: Runs) -> Finding:
             "than any training sentence."
         ),
         numbers={"bleu": numbers, "gain of attention": gains},
+        table=[
+            Figure(f"BLEU that an RNN gains by attention, sources of {words} words", gains[words])
+            for words in (shortest, longest, beyond)
+        ],
         figures=[
             line_plot(
                 numbers,

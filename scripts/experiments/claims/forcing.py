@@ -8,7 +8,7 @@ from torch import Tensor
 
 from experiments.antecedent_attention import has_it
 from experiments.claim import Claim, Finding
-from experiments.measures import Runs, contrasts
+from experiments.measures import Figure, Runs, contrasts
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
 from heed.evaluation.significance import wilson
@@ -102,6 +102,14 @@ def experiment(runs: Runs) -> Finding:
             f"{means[ENCODER]:.1%}."
         ),
         numbers={"sentences": len(found), "right": [right for right, _ in counts], "wrong pronouns": shares},
+        table=[
+            *(Figure(f"pronouns that become the wrong one: {name}", of, ".1%") for name, of in shares.items()),
+            Figure(
+                "challenge sentences whose pronoun is right without force",
+                [right / len(found) for right, _ in counts],
+                ".1%",
+            ),
+        ],
         figures=[dot_plot(rows, name="Pronouns that become the wrong one, in per cent", line=50)],
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.claim import Claim, Finding
-from experiments.measures import Runs, Values
+from experiments.measures import Figure, Runs, Values
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
 from heed.evaluation.words import AttentionMap, pool, word_shares
@@ -23,7 +23,11 @@ ROLE_PAIRS = (("verb", "agent"), ("verb", "patient"), ("agent", "verb"), ("patie
 CHOSEN = ROLE_PAIRS[:2]
 """The pairs that the claim is about."""
 SENTENCES = 150
-KINDS = ("encoder_self", "decoder_self", "cross")
+NAMES: Mapping[AttentionKind, str] = {
+    "encoder_self": "encoder head",
+    "decoder_self": "head of decoder self-attention",
+    "cross": "head of cross-attention",
+}
 
 
 def divergence(weights: AttentionMap) -> Any:
@@ -100,6 +104,13 @@ def experiment(runs: Runs) -> Finding:
             "roles": [{f"{a} → {b}": found[a, b] for a, b in ROLE_PAIRS} for found in roles],
             "bleu lost without head": lost,
         },
+        table=[
+            Figure("attention of the best head from the verb to its agent", agent, ".2f"),
+            Figure("attention of the best head from the verb to its patient", patient, ".2f"),
+            Figure("mean attention of all heads from the verb to either", [float(mean)], ".2f"),
+            Figure(f"BLEU lost without one of {every.size} heads, median (seed 1)", [float(np.median(every))]),
+            *(Figure(f"… without the most important {NAMES[kind]}", [float(of.max())]) for kind, of in lost.items()),
+        ],
     )
 
 
@@ -108,7 +119,7 @@ def _divergences(run: TrainedModel) -> dict[str, Floats]:
     attention = run.translator.attend(sources, references)
     return {
         kind: np.mean([divergence(maps) for one in attention if (maps := getattr(one, kind)) is not None], axis=0)
-        for kind in KINDS
+        for kind in NAMES
     }
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from experiments.claim import Claim, Finding
-from experiments.measures import Runs, accuracies, bleu, fractions, over_seeds
+from experiments.measures import Figure, Runs, accuracies, bleu, fractions, over_seeds
 from experiments.plots import accuracy_mark, caption
 from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
@@ -109,6 +109,11 @@ def experiment(runs: Runs) -> Finding:
             "bleu": {kind: {"test": test[kind], "long": long[kind]} for kind in runs},
             "desiderata": checked,
         },
+        table=[
+            Figure("difference between permuted states and states of permuted words, at most", [errors["none"]], ".0e"),
+            *(Figure(f"accuracy on who does what to whom: {kind}", of, ".1%") for kind, of in shares.items()),
+            *(Figure(f"BLEU beyond the trained length: {kind}", of) for kind, of in long.items()),
+        ],
         figures=[
             caption("Who does what to whom: contrastive accuracy (chance: 50 %)"),
             dot_plot(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.claim import Claim, Finding
-from experiments.measures import Runs
+from experiments.measures import Figure, Runs
 from experiments.plots import line_plot
 from experiments.timing import fastest_seconds, one_thread, saved_bytes
 from heed.models import build_model
@@ -88,6 +88,14 @@ def experiment(runs: Runs) -> Finding:
             "time exponent": time,
             "memory exponent": space,
         },
+        table=[
+            Figure(f"speed of a transformer at {LENGTHS[2]} tokens, relative to an RNN with attention", [ratio[2]]),
+            Figure(f"exponent of time from {LENGTHS[-3]} tokens on, transformer", [time["transformer"]], ".2f"),
+            Figure("exponent of time, recurrence alone", [time["RNN"]], ".2f"),
+            Figure("exponent of memory, attention weights", [space["… weights kept"]], ".2f"),
+            Figure("exponent of memory, fused attention", [space["transformer"]], ".2f"),
+            Figure("exponent of memory, recurrence alone", [space["RNN"]], ".2f"),
+        ],
         figures=[
             line_plot(
                 {name: dict(zip(LENGTHS, values, strict=True)) for name, values in times.items()},

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from experiments.claim import Claim, Finding
 from experiments.claims.heads import SENTENCES, lost_bleu
-from experiments.measures import Runs
+from experiments.measures import Figure, Runs
 from experiments.plots import line_plot
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
@@ -50,6 +50,13 @@ def experiment(runs: Runs) -> Finding:
             f"{' and '.join(f'{of[heads // 2]:.1f}' for of in scores)}."
         ),
         numbers={"heads": heads, "removable": numbers, "bleu": scores},
+        table=[
+            Figure(f"heads of {heads} that can go before BLEU falls by 1", numbers),
+            *(
+                Figure(f"BLEU without the {number} least important heads", [of[number] for of in scores])
+                for number in (0, heads // 4, heads // 2)
+            ),
+        ],
         figures=[
             line_plot(
                 {f"seed {run.seed}": dict(enumerate(of)) for run, of in zip(runs["transformer"], scores, strict=True)},

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from experiments.claim import Claim, Finding
-from experiments.measures import Runs, bleu, loss_curves
+from experiments.measures import Figure, Runs, bleu, loss_curves
 from experiments.plots import caption, line_plot
 from experiments.small_models import TRANSFORMER, small
 from heed.functional import attend
@@ -91,6 +91,13 @@ def experiment(runs: Runs) -> Finding:
             "mechanism held": mechanism,
             "training held": trains_better,
         },
+        table=[
+            *(
+                Figure(f"entropy of the softmax at d_k = {wide} in nats, {label}", [of[wide]["entropy"]], ".2f")
+                for label, of in found.items()
+            ),
+            *(Figure(f"BLEU, trained at d_k = 32, {label}", of) for label, of in scores.items()),
+        ],
         figures=[
             *plots,
             caption("Training"),

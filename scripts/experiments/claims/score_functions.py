@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from experiments.claim import Claim, Finding
-from experiments.measures import Runs, bleu
+from experiments.measures import Figure, Runs, bleu
 from experiments.plots import line_plot
 from experiments.small_models import RNN, small
 from experiments.timing import fastest_seconds, one_thread
@@ -73,6 +73,14 @@ def experiment(runs: Runs) -> Finding:
             f"BLEU: dot {scores['dot']:.1f}, general {scores['general']:.1f}, additive {scores['additive']:.1f}."
         ),
         numbers={"milliseconds": times, "lengths": LENGTHS, "test bleu": scores, "tokens per second": speed},
+        table=[
+            *(
+                Figure(f"speed of the dot score alone, relative to additive, {length} tokens", [times_faster])
+                for length, times_faster in zip(LENGTHS, ratio, strict=True)
+            ),
+            Figure("speed of training, relative to additive", [speed["dot"] / speed["additive"]], ".2f"),
+            *(Figure(f"BLEU, {kind}", of) for kind, of in scores.items()),
+        ],
         figures=[
             line_plot(
                 {kind: dict(zip(LENGTHS, values, strict=True)) for kind, values in times.items()},

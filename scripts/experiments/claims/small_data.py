@@ -1,7 +1,7 @@
 """Claim: transformers overfit small data."""
 
 from experiments.claim import Claim, Finding
-from experiments.measures import Runs, bleu, over_seeds
+from experiments.measures import Figure, Runs, bleu, over_seeds
 from experiments.plots import line_plot
 from experiments.runner import ModelSpec, TrainedModel
 from experiments.small_models import RNN, TRANSFORMER, small
@@ -58,6 +58,13 @@ def experiment(runs: Runs) -> Finding:
             f"and {rnn[many]:.2f}. Test BLEU with {few} pairs: {transformer_bleu[few]:.1f} and {rnn_bleu[few]:.1f}."
         ),
         numbers={"gap": gaps, "test bleu": scores},
+        table=[
+            *(
+                Figure(f"validation minus training loss with {few} pairs in nats, {family}", of[few], ".2f")
+                for family, of in gaps.items()
+            ),
+            *(Figure(f"BLEU with {few} pairs, {family}", of[few]) for family, of in scores.items()),
+        ],
         figures=[
             line_plot(
                 {family: {f"{size:,}": of[size] for size in SIZES} for family, of in gaps.items()},

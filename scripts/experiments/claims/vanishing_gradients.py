@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.claim import Claim, Finding
-from experiments.measures import Runs, Values
+from experiments.measures import Figure, Runs, Values
 from experiments.plots import line_plot
 from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
@@ -101,6 +101,10 @@ def experiment(runs: Runs) -> Finding:
             f"{', '.join(format(of['untrained'].mean, '.2f') for of in factors.values())}."
         ),
         numbers={"first to last": ratio, "factor per token": factors, "norms": norms},
+        table=[
+            Figure(f"factor on the gradient per token of distance, before training: {label}", of["untrained"], ".2f")
+            for label, of in factors.items()
+        ],
         figures=[
             *(
                 line_plot(
