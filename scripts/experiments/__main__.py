@@ -37,11 +37,12 @@ def main(arguments: list[str]) -> None:
     Raises:
         HeedError: a training failed.
     """
-    by_name = {claim.name: claim for claim in CLAIMS}
     parser = argparse.ArgumentParser(
         prog="python scripts/experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("claims", nargs="*", choices=by_name, metavar="CLAIM", help=", ".join(by_name))
+    parser.add_argument(
+        "claims", nargs="*", type=claim_named, metavar="CLAIM", help=", ".join(of.name for of in CLAIMS)
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/claims"), help="folder to write to")
     parser.add_argument("--seeds", type=int, help="trainings of each model (default: two, or one for a side remark)")
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, help="trainings at a time, one core each")
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> None:
         "--publish", metavar="MACHINE", help="write docs/results/claims.json; the machine's description"
     )
     options = parser.parse_args(arguments)
-    claims = [by_name[name] for name in options.claims or by_name]
+    claims = options.claims or CLAIMS
     folder = options.out.resolve()
     started = time.monotonic()
     runner = ExperimentRunner(folder / "models", COMMON, parallel=options.parallel, seeds=options.seeds)
@@ -67,6 +68,16 @@ def main(arguments: list[str]) -> None:
         publish(findings, options.seeds or 2, options.publish)
     number = sum(finding.held for _, finding in findings)
     print(f"\n{number} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
+
+
+def claim_named(name: str) -> Claim:
+    """Return the claim with this name, for argparse, which refuses no arguments at all if they have ``choices``."""
+    found = next((claim for claim in CLAIMS if claim.name == name), None)
+    if not found:
+        raise argparse.ArgumentTypeError(
+            f"invalid choice: {name!r} (choose from {', '.join(of.name for of in CLAIMS)})"
+        )
+    return found
 
 
 def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -> None:
