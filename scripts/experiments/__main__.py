@@ -29,6 +29,7 @@ from heed.errors import HeedError
 from heed.report.pages import render_template
 
 RESULTS = ROOT / "docs" / "results" / "claims.json"
+NAMES = ", ".join(claim.name for claim in CLAIMS)
 
 
 def main(arguments: list[str]) -> None:
@@ -74,9 +75,7 @@ def claim_named(name: str) -> Claim:
     """Return the claim with this name, for argparse, which refuses no arguments at all if they have ``choices``."""
     found = next((claim for claim in CLAIMS if claim.name == name), None)
     if not found:
-        raise argparse.ArgumentTypeError(
-            f"invalid choice: {name!r} (choose from {', '.join(of.name for of in CLAIMS)})"
-        )
+        raise argparse.ArgumentTypeError(f"invalid choice: {name!r} (choose from {NAMES})")
     return found
 
 
