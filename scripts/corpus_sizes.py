@@ -32,8 +32,8 @@ def write(rows: Mapping[str, Mapping[str, Any]], machine: str) -> None:
         "seeds": "1",
         "spread": "one run each",
         "columns": {
+            "pairs": "training pairs",
             "corpus": "corpus",
-            "pairs": "pairs",
             "transformer": "transformer",
             "rnn": "RNN",
             "transformer_minutes": "minutes, transformer",
@@ -61,7 +61,7 @@ def main() -> None:
             run = arguments.runs.resolve() / f"{arguments.name}-{pairs}-{model}"
             results = train(run, f"model={model}", f"data.max_train={pairs}", *arguments.corpus)
             bleu, minutes = results["tests"]["test"]["bleu"], results["train_seconds"] / 60
-            row = rows.setdefault(f"{arguments.name}_{pairs}", {"corpus": arguments.name, "pairs": pairs})
+            row = rows.setdefault(f"{arguments.name}_{pairs}", {"pairs": pairs, "corpus": arguments.name})
             row |= {model: round(bleu, 1), f"{model}_minutes": round(minutes)}
             print(f"{pairs:>8,} pairs  {model:<12} BLEU {bleu:5.1f}  {minutes:4.0f} minutes", flush=True)
             write(rows, arguments.machine)

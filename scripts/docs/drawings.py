@@ -48,6 +48,8 @@ class Scale:
     low: float
     high: float
     is_log: bool = False
+    marked: Sequence[float] = ()
+    """The numbers at the axis; without them, round ones."""
 
     def __call__(self, value: Any) -> float:
         """Return where a value is."""
@@ -55,7 +57,9 @@ class Scale:
         return round(START + (END - START) * (at - low) / (high - low), 2)
 
     def ticks(self) -> list[float]:
-        """Return 1, 1.5, 2, 3, 4 and so on of a logarithmic axis, or about five round numbers."""
+        """Return those given, or 1, 1.5, 2, 3, 4 and so on of a logarithmic axis, or about five round numbers."""
+        if self.marked:
+            return [*self.marked]
         if self.is_log:
             numbers = (step * 2.0**power for power in range(-20, 20) for step in (1, 1.5))
             return [number for number in numbers if self.low <= number <= self.high]
@@ -224,13 +228,15 @@ def published(name: str, rows: list[str], columns: list[str]) -> Drawing:
 
 
 def curves(name: str, rows: list[str], columns: list[str]) -> Drawing:
-    """Draw columns of a table as curves over its first column."""
+    """Draw columns of a table as curves over its first column, on a logarithmic axis if that has a wide range."""
     content = load(name)
     x, *_ = content["columns"]
     xs = [float(content["rows"][row][x]) for row in rows]
     lines = {column: [float(content["rows"][row][column]) for row in rows] for column in columns}
     scale = linear(number for line in lines.values() for number in line)
-    across, bottom = Scale(min(0, *xs), max(xs)), 240.0
+    is_wide = max(xs) > 20 * min(xs) > 0
+    across = Scale(min(xs), max(xs), is_log=True, marked=xs) if is_wide else Scale(min(0, *xs), max(xs))
+    bottom = 240.0
 
     def down(value: float) -> float:
         return round(bottom * (END - scale(value)) / (END - START), 1)
