@@ -119,7 +119,7 @@ class Drawing:
         ]
         self.parts[:0] = lines
         for tick in scale.ticks():
-            self.text(f"{tick:g}", x=scale(tick), kind="tick")
+            self.text(f"{tick:,g}", x=scale(tick), kind="tick")
         self.height += LINE
         self.text(title, x=START, kind="soft")
         self.height += LINE
@@ -235,7 +235,7 @@ def curves(name: str, rows: list[str], columns: list[str]) -> Drawing:
     lines = {column: [float(content["rows"][row][column]) for row in rows] for column in columns}
     scale = linear(number for line in lines.values() for number in line)
     is_wide = max(xs) > 20 * min(xs) > 0
-    across = Scale(min(xs), max(xs), is_log=True, marked=xs) if is_wide else Scale(min(0, *xs), max(xs))
+    across = Scale(min(xs) / 1.3, max(xs), is_log=True, marked=xs) if is_wide else Scale(min(0, *xs), max(xs))
     bottom = 240.0
 
     def down(value: float) -> float:
