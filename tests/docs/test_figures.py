@@ -51,7 +51,8 @@ def test_parts_between_markers_are_written_anew() -> None:
     )
     assert fill(text) == (
         "The beam is <!-- value: training.beam -->5<!-- end -->.\n\n"
-        "<!-- table: published columns=bleu -->\n\n| BLEU |\n| ---: |\n| 41.0 |\n| 42.0 |\n| 42.6 |\n| 43.9 |\n\n<!-- end -->\n"
+        "<!-- table: published columns=bleu -->\n\n| BLEU |\n| ---: |\n"
+        "| 41.0 |\n| 42.0 |\n| 42.6 |\n| 43.9 |\n\n<!-- end -->\n"
     )
     assert fill("<!-- value: training.synthetic.bleu --><!-- end -->").endswith(">99.6 ± 0.1<!-- end -->")
 
