@@ -13,7 +13,7 @@ from typing import Any
 
 from heed.errors import HeedError
 from heed.progress import progress_bar, track
-from heed.synthetic.grammar import Key, Pair, detokenize
+from heed.synthetic.grammar import detokenize
 from heed.synthetic.rules import (
     CONTRASTIVE_TAGS,
     RULES,
@@ -163,10 +163,6 @@ def _split(src: str) -> str:
     return "train" if percent < 70 else "valid" if percent < 75 else "test" if percent < 80 else "challenge"
 
 
-def _positions(pair: Pair, keys: Mapping[str, Key]) -> dict[str, int]:
-    return {name: pair.position(key) for name, key in keys.items()}
-
-
 def _example(annotated: AnnotatedPair, tag: str) -> Example:
     pair = annotated.pair
     return Example(
@@ -174,26 +170,18 @@ def _example(annotated: AnnotatedPair, tag: str) -> Example:
         tgt=detokenize(pair.de),
         tag=tag,
         alignment=pair.alignment(),
-        antecedent=_positions(pair, annotated.antecedent) or None,
-        roles=_positions(pair, annotated.roles),
+        antecedent={name: pair.position(key) for name, key in annotated.antecedent.items()} or None,
+        roles={name: pair.position(key) for name, key in annotated.roles.items()},
     )
 
 
 def _contrastive_pair(schema: Schema, context: int, tag: str) -> ContrastivePair | None:
     """Return None if both readings have the same German text, or if the source belongs to another split."""
-    good = schema(context, context)
-    src = detokenize(good.pair.en)
-    if _split(src) != "challenge":
+    annotated = schema(context, context)
+    if _split(detokenize(annotated.pair.en)) != "challenge":
         return None
-    bad = schema(context, 1 - context)
-    assert detokenize(bad.pair.en) == src
-    if detokenize(bad.pair.de) == detokenize(good.pair.de):
+    good, bad = _example(annotated, tag), schema(context, 1 - context).pair
+    assert detokenize(bad.en) == good.src
+    if detokenize(bad.de) == good.tgt:
         return None
-    return ContrastivePair(
-        src=src,
-        good=detokenize(good.pair.de),
-        bad=detokenize(bad.pair.de),
-        tag=tag,
-        antecedent=_positions(good.pair, good.antecedent) or None,
-        roles=_positions(good.pair, good.roles),
-    )
+    return ContrastivePair(good.src, good.tgt, detokenize(bad.de), tag, good.antecedent, good.roles)

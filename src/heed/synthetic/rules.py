@@ -180,7 +180,7 @@ def sentence(
     Args:
         pair: the clauses of the last sentence; a single clause is a main clause.
         first: the clause of the sentence before it.
-        roles: the clause whose semantic roles are annotated; by default the only one.
+        roles: the active clause whose semantic roles are annotated; by default the only one.
         antecedent: as in `AnnotatedPair`.
     """
     if isinstance(pair, Clause):
@@ -188,19 +188,14 @@ def sentence(
         pair = main_clause(pair)
     assert roles
     before = finish_sentence(main_clause(first)) if first else Pair()
-    return AnnotatedPair(before + finish_sentence(pair), antecedent or {}, semantic_roles(roles))
+    nominals = {"agent": roles.subject, "patient": roles.object, "recipient": roles.recipient}
+    heads = {role: node.head for role, node in nominals.items() if isinstance(node, (NounPhrase, Pronoun))}
+    return AnnotatedPair(before + finish_sentence(pair), antecedent or {}, {**heads, "verb": (roles, "verb")})
 
 
 def antecedents(pronoun: Key, candidates: Sequence[NounPhrase], right: int) -> dict[str, Key]:
     """Return the annotation of a pronoun, given its two candidates and the index of the right one."""
     return {"pronoun": pronoun, "right": candidates[right].head, "wrong": candidates[1 - right].head}
-
-
-def semantic_roles(clause: Clause) -> dict[str, Key]:
-    """Return the semantic roles of an active clause."""
-    nominals = {"agent": clause.subject, "patient": clause.object, "recipient": clause.recipient}
-    heads = {role: node.head for role, node in nominals.items() if isinstance(node, (NounPhrase, Pronoun))}
-    return {**heads, "verb": (clause, "verb")}
 
 
 def _unambiguous(annotated: AnnotatedPair) -> Schema:
