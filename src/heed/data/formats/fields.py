@@ -69,44 +69,40 @@ class RecordFile(FileSource):
     def identity(self) -> tuple[Any, ...]:
         return *super().identity(), self.fields
 
+    def read_records(
+        self, unit: str, records: Iterable[tuple[int, Record]], parse: Callable[[Record], Sequence[Any] | None]
+    ) -> Iterator[Block]:
+        """Yield the pairs of records.
+
+        Args:
+            unit: name of a record in messages, such as "line".
+            records: number, for messages, and content of each record.
+            parse: returns the values of a record's fields, or None to skip the record. It may raise ValueError.
+
+        Raises:
+            HeedError: naming the record that is invalid.
+        """
+        rows: list[list[Any]] = []
+        for number, record in records:
+            try:
+                values = parse(record)
+                if values is not None:
+                    rows.append(self.fields.check(values))
+            except RecursionError as error:
+                reason = "the JSON value is nested too deeply."
+                raise HeedError(f"{self.file}, {unit} {number:,}: {reason}") from error
+            except ValueError as error:
+                raise HeedError(f"{self.file}, {unit} {number:,}: {' '.join(str(error).split())}") from error
+            if len(rows) == BLOCK:
+                yield Block(*map(list, zip(*rows, strict=True)))
+                rows = []
+        if rows:
+            yield Block(*map(list, zip(*rows, strict=True)))
+
 
 def one_line(text: str) -> str:
     """Strip line ends, and replace line breaks inside the text by spaces."""
     return text.rstrip("\r\n").replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-
-
-def read_records(
-    records: Iterable[tuple[int, Record]],
-    parse: Callable[[Record], Sequence[Any] | None],
-    fields: Fields,
-    *,
-    where: str,
-) -> Iterator[Block]:
-    """Yield the pairs of records.
-
-    Args:
-        records: number, for messages, and content of each record.
-        parse: returns the values of a record's fields, or None to skip the record. It may raise ValueError.
-        where: prefix of the record's number in messages, such as "a.tsv, line".
-
-    Raises:
-        HeedError: naming the record that is invalid.
-    """
-    rows: list[list[Any]] = []
-    for number, record in records:
-        try:
-            values = parse(record)
-            if values is not None:
-                rows.append(fields.check(values))
-        except RecursionError as error:
-            raise HeedError(f"{where} {number:,}: the JSON value is nested too deeply.") from error
-        except ValueError as error:
-            raise HeedError(f"{where} {number:,}: {' '.join(str(error).split())}") from error
-        if len(rows) == BLOCK:
-            yield Block(*map(list, zip(*rows, strict=True)))
-            rows = []
-    if rows:
-        yield Block(*map(list, zip(*rows, strict=True)))
 
 
 def _get_field(record: Any, field: str) -> Any:

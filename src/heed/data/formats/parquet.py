@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from heed.data.formats.fields import RecordFile, read_records
+from heed.data.formats.fields import RecordFile
 from heed.data.formats.files import find_compression
 from heed.data.text import BLOCK, Advance, Block
 from heed.errors import HeedError
@@ -28,7 +28,7 @@ class ParquetFile(RecordFile):
                     before, done = done, done + len(batch)
                     advance(self.size * done // table.metadata.num_rows - self.size * before // table.metadata.num_rows)
 
-            yield from read_records(rows(), self.fields.values, self.fields, where=f"{self.file}, row")
+            yield from self.read_records("row", rows(), self.fields.values)
 
     @contextmanager
     def _open(self) -> Iterator[Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from heed.data.formats.fields import RecordFile, read_records
+from heed.data.formats.fields import RecordFile
 from heed.data.formats.files import read_lines
 from heed.data.text import Advance, Block
 from heed.errors import HeedError, first_line
@@ -23,7 +23,7 @@ class JsonLines(RecordFile):
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
         numbered = enumerate(read_lines(self.file, advance), 1)
-        return read_records(numbered, self._parse, self.fields, where=f"{self.file}, line")
+        return self.read_records("line", numbered, self._parse)
 
     def _parse(self, line: str) -> list[Any] | None:
         return self.fields.values(json.loads(line)) if line.strip() else None
@@ -53,7 +53,7 @@ class TsvFile(RecordFile):
             return [row[index] for index in indices]
 
         rows = rows if named else chain([first], rows)
-        yield from read_records(rows, values, self.fields, where=f"{self.file}, line")
+        yield from self.read_records("line", rows, values)
 
     def _rows(self, advance: Advance) -> Iterator[tuple[int, list[str]]]:
         """Yield each row with the number of its first line. An empty row has no columns."""

@@ -1,12 +1,12 @@
 """Read TMX files (translation memories)."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
-from heed.data.formats.fields import RecordFile, read_records
+from heed.data.formats.fields import RecordFile
 from heed.data.formats.files import read_bytes
 from heed.data.text import Advance, Block
 from heed.errors import HeedError, first_line
@@ -36,7 +36,7 @@ class TmxFile(RecordFile):
             return [_text(sides[0]).strip(), _text(sides[1]).strip()]
 
         units = enumerate(self._units(advance), 1)
-        for block in read_records(units, pair, replace(self.fields, score=None), where=f"{self.file}, unit"):
+        for block in self.read_records("unit", units, pair):
             found = True
             yield block
         if not found:
