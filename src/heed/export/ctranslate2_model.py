@@ -55,8 +55,8 @@ def model_spec(model: Transformer) -> Any:
         _copy_norm(spec.decoder.layer_norm, model.decoder_norm)
     _copy_embedding(spec.encoder, spec.encoder.embeddings[0], model.src_embedding.weight, model.src_positions)
     _copy_embedding(spec.decoder, spec.decoder.embeddings, model.tgt_embedding.weight, model.tgt_positions)
-    _copy_positions(spec.encoder, model)
-    _copy_positions(spec.decoder, model)
+    _copy_positions(spec.encoder, model, model.src_positions)
+    _copy_positions(spec.decoder, model, model.tgt_positions)
     spec.decoder.projection.weight = _array(model.output.weight)
     for theirs, ours in zip(spec.encoder.layer, layers_of(model.encoder), strict=True):
         _copy_self_attention(theirs.self_attention, ours.self_attention)
@@ -100,9 +100,8 @@ def _copy_embedding(side: Any, embedding: Any, table: Tensor, positions: Any) ->
     embedding.weight = _array(table)
 
 
-def _copy_positions(side: Any, model: Transformer) -> None:
+def _copy_positions(side: Any, model: Transformer, positions: Any) -> None:
     if hasattr(side, "position_encodings"):
-        positions: Any = model.src_positions if hasattr(side, "embeddings_merge") else model.tgt_positions
         config = model.config.positions
         if config.merge is None:
             vectors = torch.zeros(POSITIONS, model.config.d_model)
@@ -115,9 +114,9 @@ def _copy_positions(side: Any, model: Transformer) -> None:
 
 def _copy_self_attention(spec: Any, residual: Any) -> None:
     attention = residual.sublayer.attention
-    query_weight, query_bias = query_projection(attention)
-    spec.linear[0].weight = _array(torch.cat((query_weight, attention.key_value.weight)))
-    spec.linear[0].bias = _array(torch.cat((query_bias, attention.key_value.bias)))
+    weight, bias = query_projection(attention)
+    spec.linear[0].weight = _array(torch.cat((weight, attention.key_value.weight)))
+    spec.linear[0].bias = _array(torch.cat((bias, attention.key_value.bias)))
     _copy_linear(spec.linear[1], attention.output)
     _copy_norm(spec.layer_norm, residual.norm)
 

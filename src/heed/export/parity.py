@@ -1,18 +1,15 @@
-"""Compare an exported model with heed's own, and describe it: translations, scores, speed, ``heed.json``."""
+"""Compare an exported model with heed's own: translations, scores, speed."""
 
-import json
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
 
-from heed import __version__
-from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
+from heed.decoding import BeamSearch, GreedySearch, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
 from heed.inference.engine import Engine, pad
@@ -30,9 +27,6 @@ SCORE_TOLERANCE = 1e-3
 TIE = 1e-3
 """Two tokens whose logits differ by less than this are a tie: rounding decides which one greedy search chooses."""
 
-DESCRIPTION = "heed.json"
-"""File of an exported folder that describes its content."""
-
 Ids = list[list[int]]
 
 
@@ -42,29 +36,6 @@ class ExportedEngine(Engine):
     @abstractmethod
     def score(self, source: Sequence[int], target: Sequence[int]) -> float:
         """Return log p(target, EOS | source) in nats. Source and target are ids without EOS."""
-
-
-class GreedyEngine(ExportedEngine):
-    """An exported model with greedy search only, as checks need it."""
-
-    max_length: int | None = None
-    """The model's largest number of target positions; None: no limit."""
-
-    @abstractmethod
-    def greedy(self, sources: Sequence[Sequence[int]], limit: int) -> Ids:
-        """Return the most probable ids of each source, at least up to EOS or ``limit`` ids."""
-
-    def check(self, search: Search) -> None:
-        assert isinstance(search, GreedySearch)
-
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
-        limits = [search.limit(len(ids) + 1, self.max_length) for ids in sources]
-        rows = [row[:limit] for row, limit in zip(self.greedy(sources, max(limits)), limits, strict=True)]
-        ends = [row.index(EOS) if EOS in row else None for row in rows]
-        return [
-            [Hypothesis(row[:end], log_prob=math.nan, score=math.nan, finished=end is not None)]
-            for row, end in zip(rows, ends, strict=True)
-        ]
 
 
 @dataclass(frozen=True)
@@ -107,10 +78,6 @@ class Report:
             own, other = self.sentences_per_second.values()
             lines.append(f"speed (greedy): heed {own:.1f}, export {other:.1f} sentences/s ({other / own:.1f} ×)")
         return lines
-
-    def plain(self) -> dict[str, Any]:
-        """Return the report for ``heed.json``."""
-        return {key: value for key, value in asdict(self).items() if key != "name"}
 
 
 def validation_set(run: Path, directions: Sequence[str]) -> CheckSet:
@@ -155,13 +122,18 @@ def compare_engines(
     ours, heed_seconds = _timed_search(translator, sources, greedy)
     theirs, export_seconds = _timed_search(translator.with_engine(engine), sources, greedy)
     different = [row for row in range(len(sources)) if ours[row] != theirs[row]]
+    bleu = None
+    if check.references:
+        texts = map(translator.tokenizer.decode_tgt, (ours, theirs))
+        before, after = (corpus_scores(text, check.references, tgt_lang=translator.tgt_lang).bleu for text in texts)
+        bleu = before, after
     report = Report(
         check.name,
         sentences=len(sources),
         equal=len(sources) - len(different),
         ties=sum(_is_tie(translator, sources[row], ours[row], theirs[row]) for row in different),
         score_difference=_score_difference(translator, engine, sources, beam),
-        bleu=_bleu(translator, (ours, theirs), check.references),
+        bleu=bleu,
         sentences_per_second={"heed": len(sources) / heed_seconds, "export": len(sources) / export_seconds},
     )
     if is_exact and (report.equal + report.ties < len(sources) or not report.score_difference <= SCORE_TOLERANCE):
@@ -201,38 +173,3 @@ def _is_tie(translator: Translator, source: list[int], ours: list[int], theirs: 
     tgt_in, _ = pad([[BOS, *ours[:first]]], translator.model.device)
     logits = translator.model(src, src_mask, tgt_in)[0, -1]
     return abs(float(logits[ours[first]] - logits[theirs[first]])) < TIE
-
-
-def _bleu(translator: Translator, sides: tuple[Ids, Ids], references: list[str] | None) -> tuple[float, float] | None:
-    if references is None:
-        return None
-    texts = map(translator.tokenizer.decode_tgt, sides)
-    before, after = (corpus_scores(text, references, tgt_lang=translator.tgt_lang).bleu for text in texts)
-    return before, after
-
-
-def write_description(folder: Path, target: str, translator: Translator, **facts: Any) -> None:
-    """Write ``heed.json``: the engine, heed's version, the languages, the search, and further facts."""
-    content = {
-        "to": target,
-        "heed": __version__,
-        "src_lang": translator.src_lang,
-        "tgt_lang": translator.tgt_lang,
-        "search": translator.saved_search,
-        **facts,
-    }
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
-
-
-def read_description(folder: Path, target: str) -> dict[str, Any]:
-    """Read ``heed.json``; raise a HeedError unless ``heed export --to TARGET`` wrote it."""
-    try:
-        content = dict(json.loads((folder / DESCRIPTION).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError):
-        content = {}
-    if content.get("to") != target:
-        raise HeedError(
-            f"{folder} was not written by `heed export --to {target}`: its {DESCRIPTION} is missing or says otherwise."
-        )
-    return content

@@ -1,9 +1,11 @@
 """``heed export --to ctranslate2`` and ``--engine ctranslate2``: https://github.com/OpenNMT/CTranslate2."""
 
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +17,13 @@ from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
 from heed.export import ctranslate2_model, require
-from heed.export.parity import (
-    CheckSet,
-    ExportedEngine,
-    Report,
-    compare_engines,
-    read_description,
-    validation_set,
-    write_description,
-)
+from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, validation_set
 from heed.inference import loading, model_folder
 from heed.inference.translator import Translator
 from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE
+
+DESCRIPTION = "heed.json"
+"""File of an exported folder that describes its content."""
 
 ADVICE = "Leave out --engine ctranslate2 to translate with heed's own engine."
 
@@ -49,7 +46,7 @@ class CTranslate2Engine(ExportedEngine):
 
     def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0) -> None:
         ctranslate2 = require("ctranslate2")
-        self.positions = read_description(folder, "ctranslate2").get("positions")
+        self.positions = _read_description(folder).get("positions")
         self.tokenizer = Tokenizer.load(folder)
         name, _, index = device.partition(":")
         options = {"device_index": int(index or 0), "inter_threads": 1, "intra_threads": threads}
@@ -118,7 +115,8 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     """
     facts = convert(translator, out, quantization=quantization)
     report = compare_engines(translator, CTranslate2Engine(out), check, is_exact=quantization is None)
-    write_description(out, "ctranslate2", translator, **facts, check=report.plain())
+    check_facts = {key: value for key, value in asdict(report).items() if key != "name"}
+    _write_description(out, translator, **facts, check=check_facts)
     return report
 
 
@@ -134,8 +132,30 @@ def convert(translator: Translator, folder: Path, *, quantization: str | None = 
         raise HeedError(f"CTranslate2 could not convert the model: {error}") from error
     tokenizer.save(folder)
     facts = {"quantization": quantization, "positions": model.max_target_length}
-    write_description(folder, "ctranslate2", translator, **facts)
+    _write_description(folder, translator, **facts)
     return facts
+
+
+def _write_description(folder: Path, translator: Translator, **facts: Any) -> None:
+    """Write ``heed.json``: the engine, heed's version, the languages, the search, and further facts."""
+    own = {name: getattr(translator, name) for name in ("src_lang", "tgt_lang")}
+    content = {"to": "ctranslate2", "heed": __version__, **own, "search": translator.saved_search, **facts}
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    """Read ``heed.json``; raise a HeedError unless `export` wrote it."""
+    try:
+        content = dict(json.loads((folder / DESCRIPTION).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
+        content = {}
+    if content.get("to") != "ctranslate2":
+        raise HeedError(
+            f"{folder} was not written by `heed export --to ctranslate2`: its {DESCRIPTION} is missing or says "
+            "otherwise."
+        )
+    return content
 
 
 def load(*paths: str | Path, device: str | None = None, direction: str | None = None, **options: Any) -> Translator:

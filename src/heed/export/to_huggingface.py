@@ -1,18 +1,19 @@
 """``heed export --to huggingface``: a folder for transformers."""
 
 import json
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from heed.data.tokenizer import Tokenizer
+from heed.decoding import GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
 from heed.export import huggingface_model, require
-from heed.export.parity import CheckSet, GreedyEngine, Ids, Report, compare_engines
+from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
 from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
@@ -51,9 +52,9 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     Raises:
         HeedError: if transformers is not installed or has no class for the model, or the check fails.
     """
-    logging = require("transformers").logging
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    transformers = require("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     model = huggingface_model.check_supported(translator.model)
     if translator.tokenizer.tags:
         raise HeedError(
@@ -62,7 +63,14 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         )
     out.mkdir()
     target = huggingface_model.convert(model)
-    target.generation_config = _generation_config(translator.saved_search)
+    settings = search_settings(translator.saved_search, "beam")  # type: ignore[arg-type]
+    target.generation_config = transformers.GenerationConfig(
+        num_beams=settings["beam"],
+        length_penalty=settings["length_penalty"],
+        max_length=huggingface_model.POSITIONS,
+        suppress_tokens=[PAD, BOS],
+        **huggingface_model.SPECIAL_IDS,
+    )
     target.save_pretrained(out)
     _save_tokenizer(out, translator)
     engine = HuggingFaceEngine(out)
@@ -75,8 +83,8 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     return report
 
 
-class HuggingFaceEngine(GreedyEngine):
-    """Runs an exported folder with ``transformers``."""
+class HuggingFaceEngine(ExportedEngine):
+    """Runs an exported folder with ``transformers``, with greedy search only, as checks need it."""
 
     def __init__(self, folder: Path) -> None:
         transformers = require("transformers")
@@ -100,12 +108,21 @@ class HuggingFaceEngine(GreedyEngine):
                     f"example {sentence!r}. This is a bug in heed: please report it."
                 )
 
+    def check(self, search: Search) -> None:
+        assert isinstance(search, GreedySearch)
+
     @torch.inference_mode()
-    def greedy(self, sources: Sequence[Sequence[int]], limit: int) -> Ids:
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
         src, mask = pad([[*ids, EOS] for ids in sources], self.model.device)
-        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": limit}
+        limits = [search.limit(len(ids) + 1, None) for ids in sources]
+        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": max(limits)}
         found: Tensor = self.model.generate(input_ids=src, attention_mask=mask.long(), **options)
-        return found[:, 1:].tolist()
+        rows = [row[:limit] for row, limit in zip(found[:, 1:].tolist(), limits, strict=True)]
+        ends = [row.index(EOS) if EOS in row else None for row in rows]
+        return [
+            [Hypothesis(row[:end], log_prob=math.nan, score=math.nan, finished=end is not None)]
+            for row, end in zip(rows, ends, strict=True)
+        ]
 
     @torch.inference_mode()
     def score(self, source: Sequence[int], target: Sequence[int]) -> float:
@@ -116,21 +133,9 @@ class HuggingFaceEngine(GreedyEngine):
         return float(log_probs.sum())
 
 
-def _generation_config(search: Any) -> Any:
-    settings = search_settings(search, "beam")
-    return require("transformers").GenerationConfig(
-        num_beams=settings["beam"],
-        length_penalty=settings["length_penalty"],
-        max_length=huggingface_model.POSITIONS,
-        suppress_tokens=[PAD, BOS],
-        **huggingface_model.SPECIAL_IDS,
-    )
-
-
 def _save_tokenizer(folder: Path, translator: Translator) -> None:
     """Write the files of a ``MarianTokenizer``: SentencePiece models, vocabularies and settings."""
     tokenizer = translator.tokenizer
-    tgt_pieces = tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))
     settings = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": translator.src_lang,
@@ -143,14 +148,11 @@ def _save_tokenizer(folder: Path, translator: Translator) -> None:
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,  # "</s>" in a text is text
     }
-    src_pieces = tokenizer.src_pieces(range(tokenizer.src_vocab))
-    files: dict[str, Any] = {
-        "vocab.json": {piece: number for number, piece in enumerate(src_pieces)},
-        "tokenizer_config.json": settings,
-    }
+    vocabularies = {"vocab.json": tokenizer.src_pieces(range(tokenizer.src_vocab))}
     if not tokenizer.joint:
-        files["target_vocab.json"] = {piece: number for number, piece in enumerate(tgt_pieces)}
-    for name, content in files.items():
+        vocabularies["target_vocab.json"] = tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))
+    ids = {name: {piece: number for number, piece in enumerate(pieces)} for name, pieces in vocabularies.items()}
+    for name, content in {"tokenizer_config.json": settings, **ids}.items():
         text = json.dumps(content, ensure_ascii=False, indent=1)
         (folder / name).write_text(f"{text}\n", encoding="utf-8")
     (folder / "source.spm").write_bytes(tokenizer.models[0])
