@@ -56,28 +56,22 @@ def run(args: argparse.Namespace) -> None:
         if args.json:
             write_lines([json.dumps([asdict(result) for result in results], indent=2, ensure_ascii=False)])
         else:
-            write_lines(
-                _report(
-                    results,
-                    table=args.action == "list" or not args.name,
-                    reasons=args.action == "check",
-                    hints=args.hint,
-                )
-            )
+            write_lines(_report(results, args))
         if args.action == "check" and any(result.state != "passed" for result in results):
             raise SystemExit(1)
 
 
-def _report(results: Sequence["Result"], *, table: bool, reasons: bool, hints: bool) -> Iterator[str]:
+def _report(results: Sequence["Result"], args: argparse.Namespace) -> Iterator[str]:
     """Yield a table of exercises, or what was checked in a single one; then why files fail, and hints."""
     from heed.exercises import find
     from heed.runs.table import format_table
 
+    table = args.action == "list" or not args.name
     if table:
         lines = [(result.exercise, result.state, *find(result.exercise).heading()) for result in results]
         yield format_table([("exercise", "state", "what it teaches", "source"), *lines], "<<<<")
     for result in results:
-        if reasons and (result.state == "failed" or not table):
+        if args.action == "check" and (result.state == "failed" or not table):
             yield f"{result.exercise}: {result.state}. {result.message}"
-        if hints and result.state != "passed":
+        if args.hint and result.state != "passed":
             yield f"Hint: {find(result.exercise).read('hint.txt').strip()}"

@@ -35,11 +35,7 @@ class ResumableOutput:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from writing the file within the block.
-
-        Raises:
-            HeedError: if another process writes it.
-        """
+        """Keep other processes from writing the file within the block; raise a HeedError if one is writing it."""
         if self.is_device:
             yield
             return

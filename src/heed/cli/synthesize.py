@@ -55,11 +55,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, side: str) -> str:
-    """Write the pairs of one model, unless that has been done; return a line that says so.
-
-    Args:
-        side: the field of a pair that the model writes: "src" or "tgt".
-    """
+    """Write the model's ``side`` ("src" or "tgt") of pairs, unless that has been done; return a line that says so."""
     from heed.cli.output_file import ResumableOutput
     from heed.inference.model_folder import digest
 

@@ -92,11 +92,7 @@ def write_counts(path: Path, counts: Mapping[str, int], *, pairs: int, of: int) 
 
 
 def read_counts(path: Path) -> tuple[dict[str, int], int, int]:
-    """Return the counts, ``pairs`` and ``of`` that `write_counts` wrote.
-
-    Raises:
-        HeedError: if the file is damaged.
-    """
+    """Return the counts, ``pairs`` and ``of`` that `write_counts` wrote; raise a HeedError if they are damaged."""
     try:
         head, *lines = path.read_bytes().decode().split("\n")[:-1]
         pairs, of = map(int, head.split("\t"))

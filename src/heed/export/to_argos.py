@@ -20,11 +20,7 @@ ARGOS_VERSION = "1.0"
 
 
 def package_name(translator: Translator) -> str:
-    """Return the name of the package's folder, as Argos Translate writes it.
-
-    Raises:
-        HeedError: if a language of the model is unknown.
-    """
+    """Return the folder that Argos Translate expects in a package; raise a HeedError if a language is unknown."""
     if not (translator.src_lang and translator.tgt_lang):
         raise HeedError(
             "An Argos package needs the codes of both languages, and this model does not know them: train with "

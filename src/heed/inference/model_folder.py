@@ -72,11 +72,7 @@ def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: Mapping[s
 
 
 def find(path: Path) -> Path:
-    """Return the model folder at ``path``: the folder itself, or its subfolder ``model`` if it is a run.
-
-    Raises:
-        HeedError: if there is no model folder.
-    """
+    """Return the model folder at ``path``, itself or the subfolder of a run; raise a HeedError if there is none."""
     try:
         for folder in (path, path / "model"):
             if (folder / WEIGHTS).exists() and (folder / CONFIG).exists():
@@ -154,11 +150,7 @@ def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:
 
 
 def load_weights(model: Seq2Seq, folder: Path) -> None:
-    """Copy the weights of a model folder into a model of the same architecture.
-
-    Raises:
-        HeedError: if the architectures differ, the file is damaged, or a weight is NaN or infinite.
-    """
+    """Copy a folder's weights into a model; raise a HeedError unless they fit it, are undamaged and finite."""
     path = folder / WEIGHTS
     parameters = _parameters(model)
     check_architecture(_read_shapes(path), parameters, path)

@@ -36,11 +36,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = None) -> FastAPI:
-    """Return the application. Its ``state.service`` is the `Service`.
-
-    Raises:
-        HeedError: see `Models`.
-    """
+    """Return the application. Its ``state.service`` is the `Service`. Errors: see `Models`."""
     settings = settings or ServeSettings()
     service = Service(Models(models), settings)
 

@@ -61,11 +61,7 @@ def text_document(text: str, splitter: SentenceSplitter) -> Document:
 
 
 def html_document(text: str, splitter: SentenceSplitter) -> Document:
-    """Split HTML. Only text nodes are translated; everything else is copied.
-
-    Raises:
-        ApiError: if a tag or a comment is not closed.
-    """
+    """Split HTML. Only text nodes are translated; everything else is copied. Errors: see `parse`."""
 
     def write(text: str) -> str:
         return escape(text, quote=False).replace("\xa0", "&nbsp;")

@@ -38,11 +38,7 @@ class _Text:
 
 
 class Service:
-    """The models with their workers.
-
-    Raises:
-        HeedError: if ``settings.split_sentences`` is set and sentencex is not installed.
-    """
+    """The models with their workers; raises a HeedError if it is to split sentences without sentencex."""
 
     def __init__(self, models: Models, settings: ServeSettings) -> None:
         if settings.split_sentences:

@@ -70,11 +70,7 @@ class Worker:
     async def translate(
         self, translator: Translator, sentences: Sequence[str], *, n_best: int = 1, beam: int | None = None
     ) -> list[list[Translation]]:
-        """Return the ``n_best`` translations of each sentence. If the task is cancelled, so is the job.
-
-        Raises:
-            ApiError: if too many sentences wait.
-        """
+        """Return the ``n_best`` translations of each sentence. A cancelled task cancels it. Errors: `_accepted`."""
         job = Job(sentences, (translator, n_best, beam))
         with self._accepted(len(sentences)):
             self._jobs.append(job)
@@ -85,11 +81,7 @@ class Worker:
                 self._jobs.remove(job)
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run a function that uses the model for one sentence, such as `Translator.attend`, in the worker's thread.
-
-        Raises:
-            ApiError: if too many sentences wait.
-        """
+        """Run a function that uses the model for one sentence, such as `Translator.attend`. Errors: `_accepted`."""
 
         def in_turn() -> T:
             with self._turn:
@@ -104,7 +96,7 @@ class Worker:
 
     @contextmanager
     def _accepted(self, sentences: int) -> Iterator[None]:
-        """Count the sentences of a request as waiting, or refuse it."""
+        """Count the sentences of a request as waiting, or raise an ApiError if too many sentences wait."""
         if self.waiting + sentences > self.max_waiting:
             message = "Slow down: too many sentences are waiting for this model."
             raise ApiError(message, HTTPStatus.TOO_MANY_REQUESTS, retry_after=2)
