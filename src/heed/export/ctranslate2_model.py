@@ -59,11 +59,11 @@ def model_spec(model: Transformer) -> Any:
     _copy_positions(spec.decoder, model, model.tgt_positions)
     spec.decoder.projection.weight = _array(model.output.weight)
     for theirs, ours in zip(spec.encoder.layer, layers_of(model.encoder), strict=True):
-        _copy_self_attention(theirs.self_attention, ours.self_attention)
+        _copy_attention(theirs.self_attention, ours.self_attention)
         _copy_feed_forward(theirs.ffn, ours.feed_forward)
     for theirs, ours in zip(spec.decoder.layer, layers_of(model.decoder), strict=True):
-        _copy_self_attention(theirs.self_attention, ours.self_attention)
-        _copy_cross_attention(theirs.attention, ours.cross_attention)
+        _copy_attention(theirs.self_attention, ours.self_attention)
+        _copy_attention(theirs.attention, ours.cross_attention)
         _copy_feed_forward(theirs.ffn, ours.feed_forward)
     return spec
 
@@ -112,19 +112,14 @@ def _copy_positions(side: Any, model: Transformer, positions: Any) -> None:
         side.position_encodings.encodings = _array(vectors)
 
 
-def _copy_self_attention(spec: Any, residual: Any) -> None:
+def _copy_attention(spec: Any, residual: Any) -> None:
     attention = residual.sublayer.attention
-    weight, bias = query_projection(attention)
-    spec.linear[0].weight = _array(torch.cat((weight, attention.key_value.weight)))
-    spec.linear[0].bias = _array(torch.cat((bias, attention.key_value.bias)))
-    _copy_linear(spec.linear[1], attention.output)
-    _copy_norm(spec.layer_norm, residual.norm)
-
-
-def _copy_cross_attention(spec: Any, residual: Any) -> None:
-    attention = residual.sublayer.attention
-    for linear, module in zip(spec.linear, (attention.query, attention.key_value, attention.output), strict=True):
-        _copy_linear(linear, module)
+    inputs = [query_projection(attention), (attention.key_value.weight, attention.key_value.bias)]
+    if len(spec.linear) == 2:  # self-attention has one projection for queries, keys and values
+        inputs = [(torch.cat(weights), torch.cat(biases)) for weights, biases in [zip(*inputs, strict=True)]]
+    for linear, (weight, bias) in zip(spec.linear[:-1], inputs, strict=True):
+        linear.weight, linear.bias = _array(weight), _array(bias)
+    _copy_linear(spec.linear[-1], attention.output)
     _copy_norm(spec.layer_norm, residual.norm)
 
 

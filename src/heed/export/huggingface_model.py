@@ -3,10 +3,10 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heed.export import require
-from heed.export.weights import layers_of, query_projection, require_transformer
+from heed.export.weights import beyond_original, layers_of, query_projection, require_transformer
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
@@ -22,13 +22,12 @@ def check_supported(model: Seq2Seq) -> Transformer:
     """Return the model if Marian or Pegasus can compute it; otherwise raise a HeedError naming the missing parts."""
 
     def lacks(model: Transformer) -> dict[str, bool]:
-        config, positions = model.config, (model.config.positions.kind, model.config.positions.merge)
+        config = model.config
         is_shared = model.output is model.tgt_embedding is model.src_embedding
         separate = "separate embeddings of source, target and output in a pre-norm model"
         return {
-            f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
+            **beyond_original(config),
             "gated feed-forward network (model.activation=swiglu)": config.activation == "swiglu",
-            f"positions but added sinusoids (model.positions.kind={positions[0]})": positions != ("sinusoidal", "add"),
             separate: config.norm == "pre" and not is_shared,
         }
 
@@ -86,8 +85,8 @@ def convert(model: Transformer) -> Any:
     theirs.decoder.embed_tokens.weight.copy_(model.tgt_embedding.weight[:, order])
     target.lm_head.weight.copy_(model.output.weight[:, order])
     if model.config.norm == "pre":
-        _copy_norm(theirs.encoder.layer_norm, model.encoder_norm, order)
-        _copy_norm(theirs.decoder.layer_norm, model.decoder_norm, order)
+        _copy_output(theirs.encoder.layer_norm, model.encoder_norm, order)
+        _copy_output(theirs.decoder.layer_norm, model.decoder_norm, order)
     for layer, ours in zip(theirs.encoder.layers, layers_of(model.encoder), strict=True):
         _copy_attention(layer.self_attn, layer.self_attn_layer_norm, ours.self_attention, order)
         _copy_feed_forward(layer, ours.feed_forward, order)
@@ -109,7 +108,7 @@ def _copy_attention(theirs: Any, norm: Any, residual: Any, order: Tensor) -> Non
         projection.weight.copy_(weight[:, order])
         projection.bias.copy_(bias)
     _copy_output(theirs.out_proj, ours.output, order)
-    _copy_norm(norm, residual.norm, order)
+    _copy_output(norm, residual.norm, order)
 
 
 def _copy_feed_forward(layer: Any, residual: Any, order: Tensor) -> None:
@@ -117,15 +116,10 @@ def _copy_feed_forward(layer: Any, residual: Any, order: Tensor) -> None:
     layer.fc1.weight.copy_(ours.up_projection.weight[:, order])
     layer.fc1.bias.copy_(ours.up_projection.bias)
     _copy_output(layer.fc2, ours.down_projection, order)
-    _copy_norm(layer.final_layer_norm, residual.norm, order)
+    _copy_output(layer.final_layer_norm, residual.norm, order)
 
 
-def _copy_output(theirs: nn.Linear, ours: nn.Linear, order: Tensor) -> None:
-    """Copy a layer whose output is added to the residual stream."""
-    theirs.weight.copy_(ours.weight[order])
-    theirs.bias.copy_(ours.bias[order])
-
-
-def _copy_norm(theirs: Any, ours: Any, order: Tensor) -> None:
+def _copy_output(theirs: Any, ours: Any, order: Tensor) -> None:
+    """Copy a norm, or a layer whose output is added to the residual stream."""
     theirs.weight.copy_(ours.weight[order])
     theirs.bias.copy_(ours.bias[order])

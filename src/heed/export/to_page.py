@@ -13,7 +13,7 @@ import torch
 
 from heed.errors import HeedError
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
-from heed.export.weights import refuse, require_transformer
+from heed.export.weights import beyond_original, refuse, require_transformer
 from heed.inference.engine import TorchEngine, log_probs
 from heed.inference.languages import language_name
 from heed.inference.searches import LENGTH_LIMITS
@@ -88,13 +88,9 @@ def describe(model: Seq2Seq) -> dict[str, Any]:
         return {"family": rnn.family, "reverse_source": rnn.reverse_source}
 
     def lacks(transformer: Transformer) -> dict[str, bool]:
-        config = transformer.config
-        positions = (config.positions.kind, config.positions.merge)
-        return {
-            f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
-            f"activation but ReLU (model.activation={config.activation})": config.activation != "relu",
-            f"positions but added sinusoids (model.positions.kind={positions[0]})": positions != ("sinusoidal", "add"),
-        }
+        activation = transformer.config.activation
+        own = {f"activation but ReLU (model.activation={activation})": activation != "relu"}
+        return beyond_original(transformer.config) | own
 
     config = require_transformer(model, "The page", lacks).config
     scores = {"self": config.self_attention.score, "cross": config.cross_attention.score}
