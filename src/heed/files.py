@@ -87,9 +87,9 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
         remove(partial)
 
 
-def write_file(path: Path, content: str | bytes, *, durable: bool = False) -> None:
+def write_file(path: Path, content: str | bytes, *, into_devices: bool = False, durable: bool = False) -> None:
     """Write a text in UTF-8, or bytes, to a file completely or not at all, see `replacing`."""
-    with replacing(path, durable=durable) as partial:
+    with replacing(path, into_devices=into_devices, durable=durable) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 

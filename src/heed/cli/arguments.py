@@ -26,8 +26,6 @@ TYPES: Mapping[str, Any] = {
 }
 """Types of values by their name in help texts; others are text."""
 
-ENSEMBLE = "for an ensemble"
-
 
 def add(parser: "Parser", name: str, value: str, help: str, **settings: Any) -> None:
     """Add an argument with a value, whose type follows from its name in the help text."""
@@ -75,11 +73,7 @@ def add_batch_options(parser: "Parser", *, direction: bool = True) -> None:
 
 
 def add_pair_options(parser: "Parser", *, words: str = "") -> None:
-    """Add ``--src`` and ``--tgt``, the files that `read_pairs` reads.
-
-    Args:
-        words: how the words of a sentence are written.
-    """
+    """Add ``--src`` and ``--tgt``, the files that `read_pairs` reads. ``words`` says how words are written."""
     add(parser, "--src", "FILE", f"source sentences, one per line{words}", required=True)
     add(parser, "--tgt", "FILE", "their translations, one per line", required=True)
 
@@ -127,11 +121,7 @@ def add_engine_option(parser: "Parser") -> None:
 
 
 def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
-    """Load the model or ensemble of ``--model``, with the options of `add_batch_options` and of `add_engine_option`.
-
-    Args:
-        models: instead of ``--model``.
-    """
+    """Load ``models``, or those of ``--model``, with the options of `add_batch_options` and of `add_engine_option`."""
     from heed.kernels.allocator import keep_freed_memory
 
     keep_freed_memory()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from heed.cli.arguments import add, add_model_options, add_search_options, load_translator, search_options, utf8_text
 from heed.cli.lines import path_text, read_lines, standard_input, write_lines
 from heed.errors import HeedError
-from heed.files import replacing, writing
+from heed.files import write_file, writing
 
 if TYPE_CHECKING:
     from heed.inference.outputs import Attended
@@ -40,6 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from heed.inference.outputs import attention_archive
     from heed.report.attention import System, attention_page, model_names
 
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
@@ -56,16 +57,19 @@ def run(args: argparse.Namespace) -> None:
             # The words of an instruction are those of the first translation.
             command = [] if ending else ["heed", "attend", "--model", path_text(folder), *_given_options(args)]
             systems.append(System(path_text(f"{name}{ending}"), path_text(folder), family, pairs, command))
-    pairs_by_model: list[Sequence[Attended]] = [system.pairs for system in systems]
-    with replacing(args.out, into_devices=True) as file:
-        file.write_text(attention_page(systems, given=bool(args.tgt)), encoding="utf-8")
+    write_file(args.out, attention_page(systems, given=bool(args.tgt)), into_devices=True)
+    # Of several models, model M has pictures in the folder modelM, and its arrays are modelM.….
+    pairs_by_model = {f"model{n}" * (len(systems) > 1): system.pairs for n, system in enumerate(systems, start=1)}
     for suffix in PICTURES:
         if folder := getattr(args, suffix):
-            for number, of in enumerate(pairs_by_model, start=1):
+            for model, of in pairs_by_model.items():
                 with writing(folder):
-                    _draw(folder / f"model{number}" if len(pairs_by_model) > 1 else folder, suffix, of, only)
+                    _draw(folder / model, suffix, of, only)
     if args.npz:
-        _save_arrays(args.npz, pairs_by_model)
+        with attention_archive(args.npz, compress=True) as add_arrays:
+            for model, of in pairs_by_model.items():
+                for number, pair in enumerate(of):
+                    add_arrays(f"{model}.{number}".removeprefix("."), pair)
     translations = [f"{system.name}: {pair.target}" for system in systems for pair in system.pairs]
     write_lines([str(args.out), *(translations if args.force else ())])
 
@@ -125,14 +129,3 @@ def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[st
         for maps, layer, head in single:
             path = folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.{suffix}"
             draw_map(maps, layer, head, heading=heading).save(path)
-
-
-def _save_arrays(path: Path, pairs_by_model: "Sequence[Sequence[Attended]]") -> None:
-    """Write the arrays of sentence N, counted from 0, as ``N.…``; those of model M of several as ``modelM.N.…``."""
-    from heed.inference.outputs import attention_archive
-
-    with attention_archive(path, compress=True) as add:
-        for model, pairs in enumerate(pairs_by_model, start=1):
-            prefix = f"model{model}." if len(pairs_by_model) > 1 else ""
-            for number, pair in enumerate(pairs):
-                add(f"{prefix}{number}", pair)

@@ -7,15 +7,7 @@ from dataclasses import asdict
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from heed.cli.arguments import (
-    ENSEMBLE,
-    add,
-    add_flag,
-    add_model_options,
-    add_search_options,
-    load_translator,
-    search_options,
-)
+from heed.cli.arguments import add, add_flag, add_model_options, add_search_options, load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, translator_progress, write_lines
 from heed.errors import HeedError
 
@@ -28,7 +20,7 @@ DEFAULT = "bleu,chrf,ter"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, required=False, several=ENSEMBLE)
+    add_model_options(parser, required=False, several="for an ensemble")
     add(parser, "--hyp", "FILE", "translations to score, instead of --model")
     add(parser, "--src", "FILE", "source sentences, for --model and COMET")
     text = "reference translations; repeat the option for several references"

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from heed.compat import replace
 from heed.errors import HeedError
-from heed.files import is_device, remove, replacing, writing
+from heed.files import is_device, remove, write_file, writing
 
 
 class ResumableOutput:
@@ -70,8 +70,7 @@ class ResumableOutput:
             return 0
         if not (resume and self.partial.exists() and self.sidecar.exists()):
             remove(self.partial)
-            with replacing(self.sidecar) as file:
-                file.write_text(json.dumps(self.settings), encoding="utf-8")
+            write_file(self.sidecar, json.dumps(self.settings))
             return 0
         saved = json.loads(self.sidecar.read_text(encoding="utf-8"))
         if changed := sorted(name for name in {**saved, **self.settings} if saved.get(name) != self.settings.get(name)):

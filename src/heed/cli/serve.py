@@ -47,7 +47,13 @@ def run(args: argparse.Namespace) -> None:
     except ImportError as error:
         raise missing_package("heed serve", error.name or "fastapi", "serve") from error
 
-    settings = _settings(args)
+    settings = ServeSettings(
+        **{name: getattr(args, name) for name in LIMITS},
+        split_sentences=not args.no_split_sentences,
+        allowed_origins=frozenset(args.allow_origin),
+        hosts=_accepted_hosts(args.host, args.allow_origin),
+        api_keys=_read_keys(args.api_keys) if args.api_keys else frozenset(),
+    )
     names = args.name or default_names(args.model)
     if len(names) != len(args.model):
         raise HeedError(f"There are {len(args.model)} models and {len(names)} names: give --name once per RUN.")
@@ -59,16 +65,6 @@ def run(args: argparse.Namespace) -> None:
         url = f"http://{host}:{listener.getsockname()[1]}"
         started = f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)"
         server.run(app, listener, timeout=settings.timeout, started=started)
-
-
-def _settings(args: argparse.Namespace) -> ServeSettings:
-    return ServeSettings(
-        **{name: getattr(args, name) for name in LIMITS},
-        split_sentences=not args.no_split_sentences,
-        allowed_origins=frozenset(args.allow_origin),
-        hosts=_accepted_hosts(args.host, args.allow_origin),
-        api_keys=_read_keys(args.api_keys) if args.api_keys else frozenset(),
-    )
 
 
 def _accepted_hosts(host: str, origins: Sequence[str]) -> frozenset[str]:

@@ -15,9 +15,10 @@ from heed.cli.arguments import (
     search_options,
 )
 from heed.cli.lines import LINES_AT_ONCE, path_text, write_lines
+from heed.cli.output_file import ResumableOutput
 from heed.cli.translate import translated_lines
 from heed.errors import HeedError
-from heed.files import replacing
+from heed.files import write_file
 
 SUMMARY = "Make training pairs by translating text: back-translation, distillation, diversification."
 MANIFEST = "manifest.json"
@@ -56,7 +57,6 @@ def run(args: argparse.Namespace) -> None:
 
 def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, side: str) -> str:
     """Write the model's ``side`` ("src" or "tgt") of pairs, unless that has been done; return a line that says so."""
-    from heed.cli.output_file import ResumableOutput
     from heed.inference.model_folder import digest
 
     ignored = ("run", "out", "device", "model", "reverse_model", "src", "tgt")
@@ -77,8 +77,7 @@ def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, s
             raise HeedError(f"{path} was begun with another model, text or option: choose another --out.")
     else:
         entries[path.name] = {"model": path_text(model), "text": path_text(file), "settings": settings}
-        with replacing(manifest) as part:
-            part.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_file(manifest, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
     if path.exists():
         return f"{path}: complete"
     output = ResumableOutput(path, settings, block=LINES_AT_ONCE)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heed.cli.arguments import (
-    ENSEMBLE,
     add,
     add_engine_option,
     add_flag,
@@ -22,10 +21,11 @@ from heed.cli.arguments import (
     search_options,
 )
 from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
+from heed.cli.output_file import ResumableOutput
 from heed.errors import HeedError
+from heed.inference.lines import renumbered
 
 if TYPE_CHECKING:
-    from heed.cli.output_file import ResumableOutput
     from heed.inference.outputs import Translation
     from heed.inference.translator import Translator
 
@@ -33,7 +33,7 @@ SUMMARY = "Translate standard input or a file, line by line."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, several=ENSEMBLE)
+    add_model_options(parser, several="for an ensemble")
     add(parser, "--input", "FILE", "translate this file (default: standard input)")
     add(parser, "--output", "FILE", "write to this file (default: standard output)")
     add_flag(parser, "--resume", "continue the --output FILE of a command with the same options that was interrupted")
@@ -57,13 +57,9 @@ def run(args: argparse.Namespace) -> None:
     with ExitStack() as stack:
         stream = stack.enter_context(args.input.open("rb")) if args.input else standard_input()
         translator = load_translator(args)
-        if args.output is None:
-            _translate_stream(translator, args, stream, None)
-            return
-        from heed.cli.output_file import ResumableOutput
-
-        output = ResumableOutput(args.output, _settings(args), block=LINES_AT_ONCE)
-        stack.enter_context(output.locked())
+        output = ResumableOutput(args.output, _settings(args), block=LINES_AT_ONCE) if args.output else None
+        if output:
+            stack.enter_context(output.locked())
         _translate_stream(translator, args, stream, output)
 
 
@@ -82,7 +78,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _translate_stream(
-    translator: "Translator", args: argparse.Namespace, stream: BinaryIO, output: "ResumableOutput | None"
+    translator: "Translator", args: argparse.Namespace, stream: BinaryIO, output: ResumableOutput | None
 ) -> None:
     """Translate all lines of a stream into a file, or to standard output."""
     _translations(translator, [], args, chunk=1)  # reports wrong options before a file is touched
@@ -130,8 +126,6 @@ def translated_lines(
         done: lines at the start that are left out.
         prints_results: see `translator_progress`.
     """
-    from heed.inference.lines import renumbered
-
     total = None
     if path and path.is_file():
         total = sum(1 for _ in stream)

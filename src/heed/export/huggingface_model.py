@@ -35,11 +35,7 @@ def check_supported(model: Seq2Seq) -> Transformer:
 
 
 def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, shared: bool) -> Any:
-    """Return a new model of the same size, with random weights.
-
-    Args:
-        shared: whether source and target share one embedding.
-    """
+    """Return a new model of the same size, with random weights. If ``shared``, both sides have one embedding."""
     transformers = require("transformers")
     kind, make = {
         "post": (transformers.MarianConfig, transformers.MarianMTModel),

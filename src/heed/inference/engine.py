@@ -30,11 +30,7 @@ class Engine(ABC):
 
     @abstractmethod
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each source of a batch, best first.
-
-        Args:
-            sources: token ids without EOS, at least one per source.
-        """
+        """Return the hypotheses of each source of a batch, best first. A source is at least one id, without EOS."""
 
     def ready(self) -> AbstractContextManager["Engine"]:
         """Return a context manager for an engine that may `search` while the weights do not change."""

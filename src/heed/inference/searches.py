@@ -100,10 +100,7 @@ def resolve_search(
 
 
 def search_settings(saved: Mapping[str, Any] | None, kind: SearchKind) -> Settings:
-    """Return the settings of this kind of search: saved settings, completed by the defaults.
-
-    ``n_best`` is always 1.
-    """
+    """Return the settings of this kind of search: those saved, completed by the defaults. ``n_best`` is always 1."""
     defaults = DEFAULTS[kind]
     if saved is None:
         return dict(defaults)

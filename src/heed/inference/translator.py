@@ -108,13 +108,10 @@ class Translator:
         return list(dict.fromkeys(map(str, [Direction(self.src_lang, self.tgt_lang), *self._directions])))
 
     def in_direction(self, name: str | None) -> "Translator":
-        """Return a translator of the same model for another direction.
+        """Return a translator of the same model for another direction; raise a HeedError if the model lacks it.
 
         Args:
-            name: one of `directions`, or its target language; None: this translator's direction.
-
-        Raises:
-            HeedError: if the model does not have this direction, see `choose_direction`.
+            name: see `choose_direction`; None: this translator's direction.
         """
         own = Direction(self.src_lang, self.tgt_lang)
         chosen = own if name is None else choose_direction(self.tokenizer, self._directions, name)

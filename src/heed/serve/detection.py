@@ -18,11 +18,7 @@ SMOOTHING = 0.5
 
 
 class Detector:
-    """A naive Bayes classifier of character n-grams.
-
-    Args:
-        samples: sentences of each language.
-    """
+    """A naive Bayes classifier of character n-grams, learned from ``samples``: sentences of each language."""
 
     def __init__(self, samples: Mapping[str, Sequence[str]]) -> None:
         self.counts = {
