@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import yaml
 from hydra.utils import get_object
@@ -29,21 +28,15 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
     limits = cfg.trainer
     if limits.get("max_epochs") == AUTO and (limits.get("max_steps") or limits.get("max_time")):
         limits.max_epochs = None
-    rows = _read_rows(cfg.model.get("_target_"))
-    names = [name for name in rows[0][1] if OmegaConf.select(cfg, name, default=None) == AUTO]
+    table = yaml.safe_load((CONF / "auto.yaml").read_text(encoding="utf-8"))
+    model = cfg.model.get("_target_")
+    options = table.get(getattr(get_object(model), "family", None), {}) if model else {}
+    names = [name for name in options if OmegaConf.select(cfg, name, default=None) == AUTO]
     if not names:
         return {}
     pairs = count_pairs()
-    _, values = min(rows, key=lambda row: abs(math.log(row[0] / max(pairs, 1))))
+    _, row = min((abs(math.log(size / max(pairs, 1))), row) for row, size in enumerate(table["pairs"]))
     for name in names:
-        OmegaConf.update(cfg, name, values[name])
-    chosen = " ".join(f"{name}={format_value(values[name])}" for name in names)
+        OmegaConf.update(cfg, name, options[name][row])
+    chosen = " ".join(f"{name}={format_value(options[name][row])}" for name in names)
     return {"Auto": f"{chosen} (for {pairs:,} pairs)"}
-
-
-def _read_rows(model: str | None) -> list[tuple[int, dict[str, Any]]]:
-    """Return the numbers of pairs in the table, each with the options for the family of a model."""
-    table = yaml.safe_load((CONF / "auto.yaml").read_text(encoding="utf-8"))
-    sizes = table.pop("pairs")
-    options = table.get(getattr(get_object(model), "family", None), {}) if model else {}
-    return [(size, {name: values[row] for name, values in options.items()}) for row, size in enumerate(sizes)]

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from heed.data.datamodule import TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
-from heed.files import replacing
+from heed.files import write_file
 from heed.inference import model_folder
 from heed.launch.compose import Config
 from heed.launch.configuration import build_model_on, vocabulary
@@ -60,8 +60,7 @@ def score_initial_weights(folder: Path, trainer: L.Trainer, module: TranslationM
     trainer.test(module, data, verbose=False)
     if trainer.is_global_zero:
         scores = plain_scores({split: (result.scores, result.loss) for split, result in module.results.items()})
-        with replacing(folder / INITIAL_SCORES) as partial:
-            partial.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_file(folder / INITIAL_SCORES, json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_initial_scores(run: Path) -> Any:

@@ -11,7 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, read_write
 
 from heed.errors import HeedError
-from heed.files import remove_unfinished, replacing
+from heed.files import remove_unfinished, write_file
 from heed.launch import program
 from heed.launch.compose import Config
 from heed.launch.processes import PARENT, agree_on_folder, detect_launch, watch_parent
@@ -100,5 +100,4 @@ def write_hydra_folder(cfg: Config, folder: Path) -> None:
     nodes = {"config": cfg, "hydra": hydra, "overrides": hydra.hydra.overrides.task}
     (folder / HYDRA_FOLDER).mkdir(exist_ok=True)
     for name, node in nodes.items():
-        with replacing(folder / HYDRA_FOLDER / f"{name}.yaml") as partial:
-            partial.write_text(OmegaConf.to_yaml(node), encoding="utf-8")
+        write_file(folder / HYDRA_FOLDER / f"{name}.yaml", OmegaConf.to_yaml(node))

@@ -40,7 +40,7 @@ from heed.runs.checkpoints import BUILT_IN, Selection
 from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
 from heed.training.callbacks.corpora import CountCorpora
-from heed.training.callbacks.stopping import Pruning, Report, find_pruned_step
+from heed.training.callbacks.stopping import Pruning, Report
 from heed.training.loggers import closing
 from heed.training.module import TranslationModule
 from heed.training.trainer import resolve_precision
@@ -96,7 +96,7 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
                 f"{checkpoint} is already at step {trainer.global_step:,} of trainer.max_steps={trainer.max_steps}: "
                 "raise trainer.max_steps to train further."
             )
-        if (step := find_pruned_step(trainer.callbacks)) is not None:
+        if (step := next((c.pruned_at for c in trainer.callbacks if isinstance(c, Pruning)), None)) is not None:
             if trainer.is_global_zero:
                 run.write_pruned(step)
             return None

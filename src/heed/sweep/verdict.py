@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from heed.data.corpus import Corpus
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
-from heed.files import replacing, writing
+from heed.files import write_file, writing
 from heed.inference.loading import load
 from heed.launch import program
 from heed.launch.compose import find_differences
@@ -68,8 +68,7 @@ def write_verdict(
         rerun=shlex.join([*command, f"seed={winners[0].seeds[0]}"]),
         compare=_compare(plan.folder, scored, winners),
     )
-    with replacing(plan.folder / VERDICT) as file:
-        file.write_text(json.dumps(asdict(verdict), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_file(plan.folder / VERDICT, json.dumps(asdict(verdict), indent=2, ensure_ascii=False) + "\n")
 
 
 def confirmed(
@@ -165,8 +164,7 @@ def _write_preset(plan: Plan, winner: Configuration) -> tuple[Path, list[str]]:
         path = folder / f"{plan.name}_{number}.yaml"
     with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as partial:
-            partial.write_text(text, encoding="utf-8")
+        write_file(path, text)
     config_dir = [] if program.CONF.parent == Path.cwd() else ["--config-dir", "conf"]
     return path, [*program.command(), *config_dir, f"experiment={path.stem}"]
 

@@ -15,6 +15,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from heed.errors import missing_package
 from heed.progress import print_line
 from heed.runs.config import read_overrides, read_varied_overrides
+from heed.runs.table import format_table
 
 MAX_WANDB_NAME = 128
 """Characters that wandb allows in the name of a run or group."""
@@ -101,7 +102,8 @@ def log_table(
         if isinstance(logger, WandbLogger):
             logger.log_table(key, columns=list(columns), data=[list(row) for row in rows], step=step)
         elif isinstance(logger, TensorBoardLogger):
-            logger.experiment.add_text(key, _markdown(columns, rows), step)
+            lines = [columns, *([str(value) for value in row] for row in rows)]
+            logger.experiment.add_text(key, format_table(lines, "<" * len(columns), "markdown"), step)
 
 
 @rank_zero_only
@@ -134,11 +136,6 @@ def closing(loggers: Iterable[Logger]) -> Iterator[None]:
             wandb.finish(exit_code=exit_code)
             if run is not None and run.offline:
                 print_line(f"Upload:   wandb sync {shlex.quote(run.settings.sync_dir)}")
-
-
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(str(value).replace("|", "\\|") for value in line) + " |" for line in lines)
 
 
 def run_names(folder: Path, config: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str | None, str | None]:

@@ -112,39 +112,30 @@ def find_device_tokens(
         rows × (source length + target length), with padding.
     """
     src_length, tgt_length = (-(-length // multiple) * multiple for length in longest)
+    # Adam allocates two values per parameter at its first step.
+    optimizer_state = sum(2 * p.numel() * p.element_size() for p in module.parameters())
+
+    def fits(rows: int) -> bool:
+        """Return whether a forward and backward pass of this many pairs leaves room for the optimizer state."""
+        src, tgt = (torch.full((rows, n), UNK, dtype=torch.int32, device=device) for n in (src_length, tgt_length))
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        free, _ = torch.cuda.mem_get_info(device)
+        limit = MEMORY_FRACTION * (free + torch.cuda.memory_reserved(device)) - optimizer_state
+        with torch.random.fork_rng(devices=[device]):
+            try:
+                torch.autograd.backward(loss(Batch.without_padding(src, tgt, tgt)))
+                return torch.cuda.max_memory_allocated(device) <= limit
+            except torch.OutOfMemoryError:
+                return False
+            finally:
+                module.zero_grad(set_to_none=True)
+                torch.cuda.empty_cache()
+
     rows = 1
-    while rows * (src_length + tgt_length) < max_tokens and _fits(
-        module, loss, 2 * rows, src_length, tgt_length, device
-    ):
+    while rows * (src_length + tgt_length) < max_tokens and fits(2 * rows):
         rows *= 2
     tokens = torch.tensor(rows * (src_length + tgt_length), device=device)
     if torch.distributed.is_initialized():
         torch.distributed.all_reduce(tokens, op=torch.distributed.ReduceOp.MIN)
     return int(tokens)
-
-
-def _fits(
-    module: nn.Module,
-    loss: Callable[[Batch], Tensor],
-    rows: int,
-    src_length: int,
-    tgt_length: int,
-    device: torch.device,
-) -> bool:
-    """Return whether a forward and backward pass of so large a batch leaves enough memory for the optimizer state."""
-    src, tgt = (torch.full((rows, n), UNK, dtype=torch.int32, device=device) for n in (src_length, tgt_length))
-    # Adam allocates two values per parameter at its first step.
-    optimizer_state = sum(2 * p.numel() * p.element_size() for p in module.parameters())
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats(device)
-    free, _ = torch.cuda.mem_get_info(device)
-    limit = MEMORY_FRACTION * (free + torch.cuda.memory_reserved(device)) - optimizer_state
-    with torch.random.fork_rng(devices=[device]):
-        try:
-            torch.autograd.backward(loss(Batch.without_padding(src, tgt, tgt)))
-            return torch.cuda.max_memory_allocated(device) <= limit
-        except torch.OutOfMemoryError:
-            return False
-        finally:
-            module.zero_grad(set_to_none=True)
-            torch.cuda.empty_cache()

@@ -15,13 +15,12 @@ from heed.errors import HeedError
 
 
 class DivergedError(HeedError):
-    """Training diverged to NaN or infinity. Resuming with the same options would diverge again."""
+    """Training diverged to NaN or infinity. Resuming with the same options would diverge again.
+
+    ``reason`` says what was observed after the current step.
+    """
 
     def __init__(self, reason: str, trainer: L.Trainer) -> None:
-        """
-        Args:
-            reason: what was observed after the current step.
-        """
         saved = trainer.checkpoint_callback.last
         restart = f"start a new run with ckpt_path='{saved[0]}'" if saved else "start again (there is no checkpoint)"
         super().__init__(
@@ -31,16 +30,12 @@ class DivergedError(HeedError):
 
 
 class SkippedSteps(Callback):
-    """Counts skipped optimizer steps, all and consecutive ones, and stops a run that has diverged.
+    """Counts skipped optimizer steps, and stops a run after ``limit`` consecutive ones: it has diverged.
 
     The counts stay on the device between the reports of training.
     """
 
     def __init__(self, *, limit: int) -> None:
-        """
-        Args:
-            limit: the number of consecutive skipped steps at which training stops.
-        """
         self.limit = limit
         self.counts = torch.zeros(2, dtype=torch.int64)
         """[total, consecutive]"""

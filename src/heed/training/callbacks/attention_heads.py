@@ -37,8 +37,8 @@ PAIRS_AT_ONCE = 20
 class MeasureAttentionHeads(Callback):
     """Measures every head: the entropy of its attention, and the AER of the word alignment that it gives.
 
-    Attention is computed with teacher forcing on the reference translation. ``attention/heads.csv`` has a row for each
-    validation and head of the first validation set:
+    Attention is computed for the first ``sentences`` of each split (0: none), with teacher forcing on the references.
+    ``attention/heads.csv`` has a row for each validation and head of the first validation set:
 
     - ``entropy``: see `normalized_entropy`, the mean over positions;
     - ``aer``: of cross-attention, if the corpus has gold alignments: each target word aligns with its most attended
@@ -51,10 +51,6 @@ class MeasureAttentionHeads(Callback):
     """
 
     def __init__(self, *, sentences: AtLeast0) -> None:
-        """
-        Args:
-            sentences: the number of sentences to use, from the start of each split; 0: none.
-        """
         self.sentences = sentences
         self.extraction: Extraction | None = None
         """Chosen on the validation set with the final weights."""

@@ -16,7 +16,7 @@ from lightning.pytorch.callbacks import Callback
 from heed.data.text import ParallelText
 from heed.evaluation.alignment import annotated_gold, link_pieces
 from heed.evaluation.words import word_shares
-from heed.files import replacing
+from heed.files import write_file
 from heed.options import AtLeast0
 from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, most_informative_head
 from heed.runs.records import ARRAYS, ATTENTION, PIECES, is_kept
@@ -42,14 +42,11 @@ class DrawAttentionMaps(Callback):
     - ``attention/final/``: the same for the final weights. In addition, for each sentence, its clearest cross-attention
       map at full size (``SENTENCE.cross.png``) and over the validations (``SENTENCE.forming.png``).
 
-    Draws nothing for models without attention. Only the first process draws.
+    ``sentences`` says about how many sentences to draw (`choose_sentences`); 0: none. Models without attention have no
+    maps. Only the first process draws.
     """
 
     def __init__(self, *, sentences: AtLeast0) -> None:
-        """
-        Args:
-            sentences: about how many (`choose_sentences`); 0: none.
-        """
         self.sentences = sentences
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -118,8 +115,7 @@ class DrawAttentionMaps(Callback):
                 pictures[title] = folder / f"{title}.png"
                 figure.save(pictures[title])
         np.savez_compressed(folder / ARRAYS, **arrays)
-        with replacing(folder.parent / PIECES) as partial:
-            partial.write_text(json.dumps(pieces, ensure_ascii=False), encoding="utf-8")
+        write_file(folder.parent / PIECES, json.dumps(pieces, ensure_ascii=False))
         return pictures
 
 

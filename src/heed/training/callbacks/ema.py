@@ -25,13 +25,11 @@ class EMA(Callback):
 
     Lightning's EMAWeightAveraging has a constant decay, swaps the weights back before attention maps are drawn, and
     does not restore them after an exception.
+
+    With ``decay`` None, no average is kept.
     """
 
     def __init__(self, *, decay: Annotated[float, Interval(gt=0, lt=1)] | None) -> None:
-        """
-        Args:
-            decay: None: keep no average.
-        """
         self.decay = decay
         self.steps = 0
         self._average: nn.Module | None = None

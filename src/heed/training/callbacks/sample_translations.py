@@ -15,14 +15,11 @@ from heed.training.loggers import log_table
 class SampleTranslations(Callback):
     """Logs source, reference and translation of some validation sentences at every validation.
 
-    The loggers get a table. In the run folder, ``samples.jsonl`` has a line for each validation and validation set.
+    ``sentences`` says about how many, evenly spaced in each validation set; 0: none. The loggers get a table. In the
+    run folder, ``samples.jsonl`` has a line for each validation and validation set.
     """
 
     def __init__(self, *, sentences: AtLeast0) -> None:
-        """
-        Args:
-            sentences: about how many, evenly spaced in the validation set; 0: none.
-        """
         self.sentences = sentences
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

@@ -47,14 +47,10 @@ class StopOnSignal(Callback):
     waits for its GPU, and all of them notice within a step if one has ended. If the step is followed by a validation,
     the validation comes first: a resumed run would not repeat it.
 
-    This callback has to come after all callbacks whose state changes with a step.
+    This callback has to come after all callbacks whose state changes with a step. ``checkpoints`` saves the checkpoint.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
-        """
-        Args:
-            checkpoints: saves the checkpoint.
-        """
         self.checkpoints = checkpoints
         self._is_stop_requested = False
         self._is_requeue_requested = False

@@ -1,6 +1,6 @@
 """When a run ends: after its last step, when validations no longer improve, or when a search finds it unpromising."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import lightning as L
@@ -23,17 +23,13 @@ class FinalValidation(Callback):
 
 
 class EarlyStopping(Callback):
-    """Stops after ``patience`` validations without an improvement.
+    """Stops after ``patience`` validations without an improvement; None: never.
 
     It compares validations by the same `Selection` as `Checkpoints`. Lightning's EarlyStopping compares one number: it
     would stop a model whose BLEU stays at 0.00 while its loss still falls.
     """
 
     def __init__(self, *, patience: AtLeast1 | None) -> None:
-        """
-        Args:
-            patience: None: never stop.
-        """
         self.patience = patience
         self.best: tuple[float, ...] | None = None
         self.waited = 0
@@ -60,18 +56,15 @@ class EarlyStopping(Callback):
 class Pruning(Callback):
     """Reports every validation to a search. If the search gives the run up, all processes stop after that validation.
 
-    Attributes:
-        pruned_at: the step at which the search gave the run up, if it did.
+    Args:
+        metric: the validation metric to report: bleu, chrf or loss.
+        report: asks the search; None in all processes but the first.
     """
 
     def __init__(self, metric: str, report: Report | None) -> None:
-        """
-        Args:
-            metric: the validation metric to report: bleu, chrf or loss.
-            report: asks the search; None in all processes but the first.
-        """
         self.metric, self.report = metric, report
         self.pruned_at: int | None = None
+        """The step at which the search gave the run up, if it did."""
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         give_up = self.report is not None and self.report(trainer.global_step, pl_module.validation_scores[self.metric])
@@ -79,8 +72,3 @@ class Pruning(Callback):
         if trainer.strategy.broadcast(give_up) and not trainer.should_stop:
             self.pruned_at = trainer.global_step
             trainer.should_stop = True
-
-
-def find_pruned_step(callbacks: Sequence[Callback]) -> int | None:
-    """Return the step at which a search ended the run early, if it did."""
-    return next((callback.pruned_at for callback in callbacks if isinstance(callback, Pruning)), None)
