@@ -14,8 +14,6 @@ from heed.decoding.search import (
     BeamSize,
     History,
     Hypothesis,
-    LengthExtra,
-    LengthFactor,
     LengthPenalty,
     Search,
     steps_between_stop_checks,
@@ -31,6 +29,7 @@ EMPTY = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=Fals
 
 
 @validated("search.")
+@dataclass(kw_only=True, eq=False)
 class BeamSearch(Search):
     """Keep the ``beam`` most probable prefixes of each sentence; return the ``n_best`` finished hypotheses.
 
@@ -47,21 +46,14 @@ class BeamSearch(Search):
     with equal scores are ordered by length, then by position in the beam. So the result does not depend on the batch.
     """
 
-    def __init__(
-        self,
-        *,
-        beam: BeamSize,
-        length_penalty: LengthPenalty,
-        n_best: AtLeast1,
-        max_length_factor: LengthFactor,
-        max_length_extra: LengthExtra,
-    ) -> None:
-        super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
-        if n_best > beam:
-            raise HeedError(f"search.n_best={n_best} must be at most search.beam={beam}.")
-        self.beam = beam
-        self.length_penalty = length_penalty
-        self.n_best = n_best
+    beam: BeamSize
+    length_penalty: LengthPenalty
+    n_best: AtLeast1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_best > self.beam:
+            raise HeedError(f"search.n_best={self.n_best} must be at most search.beam={self.beam}.")
 
     @torch.inference_mode()
     def __call__(

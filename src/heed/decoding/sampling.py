@@ -1,6 +1,7 @@
 """Sampling from the model's distribution."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -10,16 +11,7 @@ from torch import Tensor
 
 from heed import kernels
 from heed.decoding.fused import for_search
-from heed.decoding.search import (
-    Hypothesis,
-    LengthExtra,
-    LengthFactor,
-    Nucleus,
-    SampleCount,
-    Search,
-    decode_rows,
-    token_log_probs,
-)
+from heed.decoding.search import Hypothesis, Nucleus, SampleCount, Search, decode_rows, token_log_probs
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast0, AtLeast1, Positive, validated
 from heed.symbols import BOS, EOS, PAD
@@ -29,37 +21,24 @@ UNITS = 2**52
 
 
 @validated("search.")
+@dataclass(kw_only=True, eq=False)
 class SampleSearch(Search):
     """Sample ``n_best`` translations of every sentence, token by token.
 
     Scores are log p of the model, without temperature and truncation. Samples may be equal. They depend only on
     ``seed`` and the sentence's tokens. A larger ``n_best`` starts with the same samples.
-
-    Args:
-        temperature: divides the logits. Below 1 the distribution is sharper, towards greedy search.
-        top_k: sample from the k most probable tokens only (Fan et al. 2018); None: all.
-        top_p: of these, sample from the smallest set of the most probable tokens with at least this fraction of their
-            probability (nucleus sampling, Holtzman et al. 2020, §3.1); None: all.
-        n_best: samples per sentence.
     """
 
-    def __init__(
-        self,
-        *,
-        temperature: Positive,
-        top_k: AtLeast1 | None,
-        top_p: Nucleus | None,
-        seed: AtLeast0,
-        n_best: SampleCount,
-        max_length_factor: LengthFactor,
-        max_length_extra: LengthExtra,
-    ) -> None:
-        super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
-        self.temperature = temperature
-        self.top_k = top_k
-        self.top_p = top_p
-        self.seed = seed
-        self.n_best = n_best
+    temperature: Positive
+    """Divides the logits. Below 1 the distribution is sharper, towards greedy search."""
+    top_k: AtLeast1 | None
+    """Sample from the k most probable tokens only (Fan et al. 2018); None: all."""
+    top_p: Nucleus | None
+    """Of these, sample from the smallest set of the most probable tokens with at least this fraction of their
+    probability (nucleus sampling, Holtzman et al. 2020, §3.1); None: all."""
+    seed: AtLeast0
+    n_best: SampleCount
+    """Samples per sentence."""
 
     @torch.inference_mode()
     def __call__(

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import torch
@@ -39,6 +39,7 @@ class Hypothesis:
 
 
 @validated("search.")
+@dataclass(kw_only=True, eq=False)
 class Search(ABC):
     """A search for translations of a batch of source sentences.
 
@@ -46,17 +47,17 @@ class Search(ABC):
     source length + ``max_length_extra`` tokens, at least 1, with EOS counted on both sides.
     """
 
-    utility: str | None = None
+    max_length_factor: LengthFactor
+    max_length_extra: LengthExtra
+    utility: str | None = field(default=None, init=False)
     """The metric that the search maximizes, for minimum Bayes risk decoding: scores by this metric are biased."""
 
-    def __init__(self, *, max_length_factor: LengthFactor, max_length_extra: LengthExtra) -> None:
-        if max_length_factor + max_length_extra == 0:
+    def __post_init__(self) -> None:
+        if self.max_length_factor + self.max_length_extra == 0:
             raise HeedError(
-                f"search.max_length_factor={max_length_factor} and search.max_length_extra={max_length_extra} "
-                "allow no tokens: one of them must be > 0."
+                f"search.max_length_factor={self.max_length_factor} and search.max_length_extra="
+                f"{self.max_length_extra} allow no tokens: one of them must be > 0."
             )
-        self.max_length_factor = max_length_factor
-        self.max_length_extra = max_length_extra
 
     @abstractmethod
     def __call__(
