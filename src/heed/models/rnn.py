@@ -17,13 +17,7 @@ from heed.layers.reach import REACHES
 from heed.layers.recurrence import RecurrentLayer
 from heed.layers.stack import Stack
 from heed.models.rnn_config import AttentionConfig, RNNConfig
-from heed.models.seq2seq import (
-    AttentionMaps,
-    DecoderHidden,
-    DecoderState,
-    Memory,
-    TrainableSeq2Seq,
-)
+from heed.models.seq2seq import AttentionMaps, DecoderHidden, DecoderState, Memory, TrainableSeq2Seq
 
 
 class Encoder(nn.Module):

@@ -23,13 +23,7 @@ from heed.layers.feedforward import FeedForward
 from heed.layers.positions import RelativePositions
 from heed.layers.residual import NORMS, Residual
 from heed.layers.stack import Stack
-from heed.models.seq2seq import (
-    AttentionMaps,
-    DecoderHidden,
-    DecoderState,
-    Memory,
-    TrainableSeq2Seq,
-)
+from heed.models.seq2seq import AttentionMaps, DecoderHidden, DecoderState, Memory, TrainableSeq2Seq
 from heed.models.transformer_config import TransformerConfig
 
 SublayerT = TypeVar("SublayerT", bound=nn.Module)
