@@ -75,7 +75,7 @@ def most_informative_head(weights: Weights) -> tuple[int, int]:
 def draw_map(maps: MapSet, layer: int, head: int, *, heading: Sequence[str]) -> Canvas:
     """Draw one map at full size; ``layer`` and ``head`` count from 0, ``heading`` is a list of lines."""
     panel = f"layer {layer + 1}, head {head + 1}", maps.weights[layer, head]
-    grid = _Grid(*TITLES[maps.kind], [[panel]], maps.rows, maps.columns, maps.gold)
+    grid = _Grid(TITLES[maps.kind][0], [[panel]], maps)
     return _draw([grid], heading, cell=LARGEST_CELL, scale=2)
 
 
@@ -83,18 +83,16 @@ def draw_overview(sets: Sequence[MapSet], *, heading: Sequence[str]) -> Canvas:
     """Draw all maps of a sentence pair: for each kind a grid with a row for each layer and a column for each head."""
     grids = [
         _Grid(
-            *TITLES[maps.kind],
+            TITLES[maps.kind][0],
             [
                 [(f"layer {layer} · head {head}", weights) for head, weights in enumerate(heads, start=1)]
                 for layer, heads in enumerate(maps.weights, start=1)
             ],
-            maps.rows,
-            maps.columns,
-            maps.gold,
+            maps,
         )
         for maps in sets
     ]
-    widest = max(len(grid.panels[0]) * len(grid.columns) for grid in grids)
+    widest = max(len(grid.panels[0]) * len(grid.maps.columns) for grid in grids)
     return _draw(grids, heading, cell=MAX_GRID_WIDTH // widest, scale=1)
 
 
@@ -110,8 +108,7 @@ def draw_filmstrip(
     panels = list(frames.items())
     per_row = max(1, MAX_GRID_WIDTH // (FILMSTRIP_CELL * max(len(maps.columns), 6)))
     rows = [panels[start : start + per_row] for start in range(0, len(panels), per_row)]
-    title, axes = TITLES[maps.kind]
-    grid = _Grid(f"{title}, layer {layer + 1}, head {head + 1}", axes, rows, maps.rows, maps.columns, maps.gold)
+    grid = _Grid(f"{TITLES[maps.kind][0]}, layer {layer + 1}, head {head + 1}", rows, maps)
     return _draw([grid], heading, cell=FILMSTRIP_CELL, scale=1)
 
 
@@ -120,14 +117,10 @@ class _Grid:
     """Panels with the same labels: rows are labelled beside the first panel, columns above the top row of panels."""
 
     title: str
-    axes: str
-    """What the rows and columns are."""
     panels: Sequence[Sequence[tuple[str, Weights]]]
     """The title and weights of each."""
-    rows: Sequence[str]
-    columns: Sequence[str]
-    gold: npt.NDArray[np.bool_] | None
-    """The cells that are outlined."""
+    maps: MapSet
+    """The pieces and the gold alignment; its weights are not drawn."""
 
 
 def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: int) -> Canvas:
@@ -138,7 +131,7 @@ def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: i
     """
     cell = min(max(cell, SMALLEST_CELL), LARGEST_CELL)
     label_style = TextStyle(min(cell - 2, 13))
-    left = MARGIN + 8 + max(label_style.width(piece_label(piece)) for grid in grids for piece in grid.rows)
+    left = MARGIN + 8 + max(label_style.width(piece_label(piece)) for grid in grids for piece in grid.maps.rows)
     width = left + MARGIN + max(400, *(len(grid.panels[0]) * _panel_pitch(grid, cell) - GAP for grid in grids))
     canvas = Canvas(math.ceil(width), bottom=MARGIN, scale=scale)
     for number, line in enumerate(heading):
@@ -148,28 +141,29 @@ def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: i
             canvas.bottom += 20
     for grid in grids:
         _add_grid(canvas, grid, left, cell, label_style)
-    _add_legend(canvas, left, outlines=any(grid.gold is not None for grid in grids))
+    _add_legend(canvas, left, outlines=any(grid.maps.gold is not None for grid in grids))
     return canvas
 
 
 def _add_grid(canvas: Canvas, grid: _Grid, left: float, cell: int, label_style: TextStyle) -> None:
+    maps = grid.maps
     canvas.add_text(left, canvas.bottom + 26, grid.title, TextStyle(15, bold=True))
-    canvas.add_text(left, canvas.bottom + 45, grid.axes, NOTE)
+    canvas.add_text(left, canvas.bottom + 45, TITLES[maps.kind][1], NOTE)
     canvas.bottom += 54
-    labels_height = 8 + math.ceil(max(label_style.width(piece_label(piece)) for piece in grid.columns))
+    labels_height = 8 + math.ceil(max(label_style.width(piece_label(piece)) for piece in maps.columns))
     for panels in grid.panels:
         top = canvas.bottom + 20 + labels_height
         for number, (title, weights) in enumerate(panels):
             x = left + number * _panel_pitch(grid, cell)
             canvas.add_text(x, top - labels_height - 8, title, NOTE)
             canvas.add_tiles(x, top, shade(weights), size=cell)
-            for row, column in [] if grid.gold is None else np.argwhere(grid.gold).tolist():
+            for row, column in [] if maps.gold is None else np.argwhere(maps.gold).tolist():
                 canvas.add_frame(x + cell * column, top + cell * row, cell - 1)
-            for column, piece in enumerate(grid.columns if labels_height else ()):
+            for column, piece in enumerate(maps.columns if labels_height else ()):
                 canvas.add_text(x + cell * (column + 0.5), top - 4, piece_label(piece), label_style, vertical=True)
-        for row, piece in enumerate(grid.rows):
+        for row, piece in enumerate(maps.rows):
             canvas.add_text(left - 6, top + cell * (row + 0.5), piece_label(piece), label_style, anchor="r")
-        canvas.bottom = top + cell * len(grid.rows)
+        canvas.bottom = top + cell * len(maps.rows)
         labels_height = 0  # only the top row of panels has column labels
 
 
@@ -189,4 +183,4 @@ def _add_legend(canvas: Canvas, left: float, *, outlines: bool) -> None:
 def _panel_pitch(grid: _Grid, cell: int) -> int:
     """Return the distance between the left sides of neighbouring panels."""
     titles = max(NOTE.width(title) for panels in grid.panels for title, _ in panels)
-    return max(cell * len(grid.columns), math.ceil(titles)) + GAP
+    return max(cell * len(grid.maps.columns), math.ceil(titles)) + GAP

@@ -87,8 +87,6 @@ class Canvas:
         Args:
             x: Its left end, middle or right end, as ``anchor`` says.
             y: The middle of its height.
-            text: The text.
-            style: Size and colour.
             anchor: "l", "m" or "r".
             vertical: Rotate the text, to be read from bottom to top: x is the middle of its height, y its start.
         """
