@@ -55,7 +55,6 @@ def choose_challenge(challenge: str | None, sides: Sequence[Side]) -> tuple[str,
     Args:
         challenge: a file; "none" for no challenge set; None for the built-in one if all runs were trained on the
             built-in corpus, and no challenge set otherwise.
-        sides: the sides of the comparison.
     """
     if challenge == "none":
         return "", []

@@ -120,10 +120,7 @@ def _is_of_one_class(name: str, runs: Sequence[Mapping[str, Any]]) -> bool:
 def find_confounders(test_set: TestSet, sides: Sequence[Side], signatures: Mapping[str, str]) -> list[str]:
     """Return a sentence for each reason why the difference may not come from the models.
 
-    Args:
-        test_set: The common test set.
-        sides: The sides.
-        signatures: sacreBLEU signatures of the comparison's scores, by metric.
+    ``signatures`` are sacreBLEU's of the comparison's scores, by metric.
     """
     of_runs = [sentence for side in sides for sentence in _unequal_runs(side)]
     return [*_unequal_sides(sides, signatures), *of_runs, *_weak_evidence(test_set, sides)]

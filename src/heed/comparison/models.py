@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from heed.comparison.challenge import Accuracy, contrastive_accuracy
 from heed.comparison.comparison import Comparison
 from heed.comparison.runs import Side
@@ -14,6 +12,7 @@ from heed.errors import HeedError
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference import model_folder
 from heed.inference.alignment import choose_extraction, word_maps
+from heed.inference.loading import find_device
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.progress import progress_bar
@@ -102,6 +101,6 @@ def evaluate_model(
 def load_greedy_translator(run: Path) -> Translator:
     """Load the model of a run, on the GPU if there is one, for scoring, attention maps and greedy search."""
     folder = model_folder.load(run)
-    model = folder.model.to("cuda" if torch.cuda.is_available() else "cpu")
-    search, alignment = GreedySearch(**LENGTH_LIMITS), folder.config.get("alignment")
+    model, search = folder.model.to(find_device(None)), GreedySearch(**LENGTH_LIMITS)
+    alignment = folder.config.get("alignment")
     return Translator(model, folder.tokenizer, search, alignment=alignment, batch_tokens=BATCH_TOKENS)

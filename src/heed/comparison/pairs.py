@@ -59,14 +59,9 @@ def side_statistics(side: Side, test_set: TestSet, *, tgt_lang: str) -> SideStat
 def compare_pairs(
     sides: Sequence[Side], statistics: Sequence[SideStatistics], samples: Sequence[Mapping[str, Sample]]
 ) -> list[PairReport]:
-    """Test all pairs of sides.
+    """Test all pairs of sides, given the statistics of each side and its resampled scores by metric.
 
     Pairs that are identical or do not translate are not tested. p-values are adjusted by Holm's method over the others.
-
-    Args:
-        sides: The sides.
-        statistics: Sufficient statistics of each side.
-        samples: Resampled scores of each side, by metric.
     """
     bleu = [float(sample["BLEU"].scores.mean()) for sample in samples]
     order = [(j, i) if bleu[i] < bleu[j] else (i, j) for i, j in combinations(range(len(sides)), 2)]

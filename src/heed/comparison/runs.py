@@ -161,9 +161,8 @@ def _read_results(path: Path) -> dict[str, Any]:
 
 
 def _common_split(results: Mapping[Path, Mapping[str, Any]]) -> str:
-    shared = [
-        split for split in next(iter(results.values()))["tests"] if all(split in r["tests"] for r in results.values())
-    ]
+    first, *others = (of_run["tests"] for of_run in results.values())
+    shared = [split for split in first if all(split in tests for tests in others)]
     if not shared:
         raise HeedError(
             "The runs have no test set in common: choose a split that all of them translated with --split, for "
