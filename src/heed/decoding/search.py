@@ -158,11 +158,7 @@ class History:
         self._steps: list[tuple[Tensor, ...]] = []
 
     def append(self, *choices: Tensor) -> None:
-        """Add one step.
-
-        Args:
-            choices: tensors "R …" for the remaining rows, the same number of tensors at every step.
-        """
+        """Add one step: tensors "R …" for the remaining rows, the same number of tensors at every step."""
         self._steps.append(tuple(self._all(choice) for choice in choices))
 
     def keep(self, rows: Int[Tensor, " R2"]) -> None:

@@ -10,12 +10,7 @@ from heed.runs.table import format_table
 
 
 def ablation_page(scores: Mapping[str, float], heads: Sequence[HeadImportance], facts: Mapping[str, str]) -> str:
-    """Return the HTML of the page.
-
-    Args:
-        scores, heads: the results of `ablate`.
-        facts: what was measured on what.
-    """
+    """Return the HTML of the page on the results of `ablate`; ``facts`` say what was measured on what."""
     figures = {}
     for measure in scores:
         rows = []

@@ -33,12 +33,7 @@ class System:
 
 
 def attention_page(systems: Sequence[System], *, given: bool) -> str:
-    """Return the HTML of the page.
-
-    Args:
-        systems: The models.
-        given: The translations were given by the user, not produced by the models.
-    """
+    """Return the HTML of the page; ``given``: the user gave the translations, the models did not produce them."""
     data = {
         "given": given,
         "titles": {kind: title for kind, (title, _) in TITLES.items()},

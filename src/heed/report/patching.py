@@ -13,12 +13,7 @@ from heed.runs.table import format_table
 
 
 def patching_page(found: Mapping[str, Patching], facts: Mapping[str, str]) -> str:
-    """Return the HTML of the page.
-
-    Args:
-        found: the results of `patch`, by phenomenon.
-        facts: what was measured on what.
-    """
+    """Return the HTML of the page on the results of `patch` by phenomenon; ``facts`` say what was measured on what."""
     parts = [{"tag": tag, "found": each, "best": _name(each.best), **_example(each)} for tag, each in found.items()]
     first = next(iter(found.values())).best
     headline = f"{_name(first)} carries {100 * first.restored:.0f}\u00a0% of the difference between the sentences."
