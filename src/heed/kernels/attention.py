@@ -5,7 +5,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from heed import functional
 from heed.functional.attention import attention_scores
 from heed.functional.masks import Mask, mask_tensor
 from heed.kernels.choice import is_plain, on_cpu
@@ -28,13 +27,9 @@ def attend(
     need_weights: bool = True,
 ) -> tuple[Float[Tensor, "*B T V"], Float[Tensor, "*B T S"] | None]:
     """Compute :func:`heed.functional.attend`. The fused kernels never materialise the weights."""
-    if is_plain():
-        return functional.attend(
-            query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout, need_weights=need_weights
-        )
     is_faster_unfused = on_cpu(query) and query.dtype == torch.bfloat16 and key.shape[-2] <= MAX_UNFUSED_KEYS
-    if need_weights or is_faster_unfused:
-        if not need_weights:
+    if is_plain() or need_weights or is_faster_unfused:
+        if is_faster_unfused and not need_weights:
             # Heads that were split off a projection are strided, and the product would copy the keys transposed.
             query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
         scores = attention_scores(query, key, bias, scaled=scaled)

@@ -8,7 +8,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from heed import functional
 from heed.functional.recurrence import Cell, CellState, run_steps
 from heed.kernels.choice import is_plain
 from heed.kernels.linear import repeated_linear
@@ -24,9 +23,7 @@ def recur(
     mask: Float[Tensor, "B D"] | None = None,
 ) -> tuple[Float[Tensor, "B T D"], CellState]:
     """Compute :func:`heed.functional.recur`. torch's kernels know no mask of the state."""
-    if is_plain():
-        return functional.recur(cell, weights, x, state, lengths=lengths, mask=mask)
-    if mask is not None or not _use_torch_kernel(x, lengths):
+    if is_plain() or mask is not None or not _use_torch_kernel(x, lengths):
         input_weight, hidden_weight, input_bias, hidden_bias = weights.all_weights[0]
         gates = F.linear(x, input_weight, input_bias).unbind(1)
         return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths, mask=mask)
