@@ -52,9 +52,7 @@ class Residual(nn.Module, Generic[SublayerT]):
     def forward(self, x: Tensor, *inputs: Any, **options: Any) -> Any:
         """Return the new ``x`` "B N D", followed by whatever else the sublayer returns (such as attention weights).
 
-        Args:
-            x: the residual stream, "B N D".
-            inputs, options: passed on to the sublayer.
+        ``inputs`` and ``options`` are passed on to the sublayer.
         """
         h = kernels.cast_for_matmul(self.norm(x) if self.pre_norm else x)
         output = self.sublayer(h, *inputs, **options)

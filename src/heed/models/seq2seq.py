@@ -262,10 +262,6 @@ class TrainableSeq2Seq(Seq2Seq):
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
     ) -> DecoderHidden:
-        """Encode, and decode under teacher forcing, without the output layer.
-
-        Args:
-            src_mask, src_lengths: see `encode`.
-        """
+        """Encode (see `encode`), and decode under teacher forcing, without the output layer."""
         memory = self.encode(src, src_mask, src_lengths=src_lengths)
         return self.run_decoder(tgt_in, self.start(memory))[0]
