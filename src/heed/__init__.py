@@ -33,8 +33,8 @@ __version__ = "0.1.0"
 
 if "OMP_WAIT_POLICY" not in os.environ:
     # torch's threads wait for each other in a loop that keeps their cores busy. If another program needs one of the
-    # cores, the loop keeps the awaited thread from running: training was up to 60 times slower on two cores. This many
-    # rounds take about 10 µs; then a waiting thread sleeps. torch reads the number when it is imported.
+    # cores, the loop keeps the awaited thread from running: training was up to 60 times slower on two cores. After
+    # this many rounds, a waiting thread sleeps. torch reads the number when it is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 __all__ = [
