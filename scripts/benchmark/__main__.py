@@ -1,6 +1,6 @@
-"""Benchmark heed against PyTorch's own modules, Hugging Face's Marian and CTranslate2.
+"""Benchmark heed against PyTorch's own modules, Hugging Face's Marian, Marian itself and CTranslate2.
 
-    python scripts/benchmark train  [--peers torch,hf] [--data DIR] [--sizes d256,tiny] [--model rnn] [--threads 1]
+    python scripts/benchmark train  [--peers torch,hf,marian] [--data DIR] [--sizes d256,tiny] [--model rnn]
     python scripts/benchmark decode [--peers hf,ctranslate2] [--model RUN]
     python scripts/benchmark plan
     python scripts/benchmark memory
@@ -18,6 +18,8 @@ import platform
 import sys
 import time
 from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -25,13 +27,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from heed.errors import HeedError
 
 COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "train": ("training", ("torch", "hf")),
+    "train": ("training", ("torch", "hf", "marian")),
     "decode": ("decoding", ("hf", "ctranslate2")),
     "plan": ("planning", ()),
     "memory": ("memory", ()),
     "prepare": ("preparing", ()),
 }
 """Module and peers of each command."""
+PACKAGES = ("torch", "transformers", "ctranslate2", "pymarian")
+"""The packages of the peers, for their versions."""
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
@@ -92,7 +96,8 @@ def write_sections(path: Path, sections: dict[str, object]) -> None:
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     skipped = {**before.get("skipped", {}), **dict(sections.pop("skipped", {}))}  # type: ignore[call-overload]
     machine = f"{os.cpu_count()} × {platform.processor() or platform.machine()}, {platform.system()}"
-    report = {**before, "machine": machine, **sections, "skipped": skipped}
+    installed = {name: version(name) for name in PACKAGES if find_spec(name)}
+    report = {**before, "machine": machine, "versions": installed, **sections, "skipped": skipped}
     path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(path)
 

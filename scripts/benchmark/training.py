@@ -16,9 +16,10 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from benchmark import torch_peer
+from benchmark.marian import MarianTraining
 from benchmark.matmul import record_products, time_products
 from benchmark.measure import rows
-from benchmark.peers import PeerProcess, start_peers
+from benchmark.peers import UnavailableError, start_peers
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShard
 from heed.data.pairs import Pairs, id_lists
@@ -43,6 +44,8 @@ STEP_TOKENS = 3700
 
 Steps = Sequence[Pairs]
 """The pairs of each optimizer step."""
+Peer = Callable[[Steps], tuple[None, float]]
+"""Takes the steps, and returns the seconds."""
 
 
 class Training:
@@ -78,7 +81,7 @@ class AlternatingRounds(Callback):  # type: ignore[misc]
     collation; it takes a whole step as one batch.
     """
 
-    peers: Mapping[str, PeerProcess[Steps, None]]
+    peers: Mapping[str, Peer]
     rounds: int
     warmup: int
     """Rounds that are not measured."""
@@ -158,7 +161,14 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             vocabulary = training.tokenizer.tgt_vocab
             print(f"train {size}: {training.data.corpus.name}, {vocabulary:,} subwords, tokens/s", flush=True)
             peers, missing = start_peers(_makers(arguments, training), now=arguments.now)
-            rounds = AlternatingRounds(peers, arguments.rounds, arguments.warmup, arguments.steps, arguments.now)
+            measured: dict[str, Peer] = {**peers}
+            if "marian" in arguments.peers and arguments.model == "transformer":
+                try:
+                    measured["marian fp32"] = _start_marian(arguments, training, Path(folder))
+                except UnavailableError as reason:
+                    print(f"  marian: skipped, {reason}", flush=True)
+                    missing["marian"] = str(reason)
+            rounds = AlternatingRounds(measured, arguments.rounds, arguments.warmup, arguments.steps, arguments.now)
             training.fit(rounds)
         for peer in peers.values():
             peer.close()
@@ -192,6 +202,16 @@ def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Call
         if name.split("-")[0] in arguments.peers
         for precision in precisions.split(",")
     }
+
+
+def _start_marian(arguments: argparse.Namespace, training: Training, folder: Path) -> MarianTraining:
+    if arguments.clock == "cpu":
+        raise UnavailableError("its log has wall time: use --clock wall")
+    (folder := folder / "marian").mkdir()
+    config: Any = training.model.config
+    return MarianTraining(
+        folder, training.tokenizer, config, step_tokens=arguments.step_tokens, threads=arguments.threads
+    )
 
 
 def training_loop(

@@ -117,14 +117,14 @@ def test_text_is_utf8_whatever_the_locale(run: Path, tmp_path: Path) -> None:
 
 
 def test_input_that_is_not_utf8_is_one_sentence(run: Path) -> None:
-    answer = program("translate", "--model", run, stdin=b"a dog\ncaf\xe9\n")
+    answer = program("translate", "--model", run, "--engine", "heed", stdin=b"a dog\ncaf\xe9\n")
     assert answer.returncode == 2
     assert answer.stderr.decode().startswith("heed: Line 2 of the input is not UTF-8")
     assert len(answer.stderr.splitlines()) == 1
 
 
 def test_a_closed_pipe_is_no_error(run: Path) -> None:
-    heed = f"{forkserver.python()} -m heed translate --model {run} --beam 1"
+    heed = f"{forkserver.python()} -m heed translate --model {run} --engine heed --beam 1"
     answer = shell(f"yes '{LINES[0]}' | {heed} | head -n 2; echo ${{PIPESTATUS[1]}}")
     assert answer.stderr == ""
     assert answer.stdout.splitlines()[2:] == ["0"]
@@ -140,7 +140,7 @@ def test_a_closed_pipe_is_no_error(run: Path) -> None:
     ],
 )
 def test_streams_that_cannot_be_used_are_one_sentence(run: Path, command: str, status: int, message: str) -> None:
-    heed = f"{forkserver.python()} -m heed translate --model {run} --beam 1"
+    heed = f"{forkserver.python()} -m heed translate --model {run} --engine heed --beam 1"
     answer = shell(command.format(heed=heed))
     assert (answer.returncode, len(answer.stderr.splitlines())) == (status, 1 if message else 0), answer.stderr
     assert answer.stderr.startswith(f"heed: {message}" if message else "")
@@ -155,7 +155,7 @@ def test_a_deleted_working_directory_is_one_sentence(tmp_path: Path) -> None:
 
 def test_typed_lines_are_translated_one_by_one_and_ctrl_c_exits(run: Path) -> None:
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "heed", "translate", "--model", str(run)]
+    command = [sys.executable, "-m", "heed", "translate", "--model", str(run), "--engine", "heed"]
     with forkserver.Popen(command, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -52,7 +52,7 @@ def translate(heed: Heed, run: Path, monkeypatch: pytest.MonkeyPatch) -> Heed:
 
     def translated(*options: Any, stdin: bytes = "\n".join(LINES).encode(), model: Path = run) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        return heed("translate", "--model", model, *options)
+        return heed("translate", "--model", model, "--engine", "heed", *options)
 
     return translated
 

@@ -52,7 +52,7 @@ def translate(heed: Heed, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Heed
 
     def translated(*options: Any, text: str = "\n".join(LINES)) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        return heed("translate", "--model", folder, "--device", "cpu", *options)
+        return heed("translate", "--model", folder, "--device", "cpu", "--engine", "heed", *options)
 
     return translated
 
@@ -251,7 +251,9 @@ def test_python_and_the_command_line_translate_alike(
     words = " ".join(LINES).split()
     lines = [" ".join(words[i % 7 : i % 7 + 2 + i % 11]) for i in range(200)]
     (tmp_path / "in").write_text("\n".join(lines), encoding="utf-8")
-    status, out, _ = heed("translate", "--model", folder, "--input", tmp_path / "in", "--device", "cpu")
+    status, out, _ = heed(
+        "translate", "--model", folder, "--input", tmp_path / "in", "--device", "cpu", "--engine", "heed"
+    )
     assert status == 0
     assert out.splitlines() == heed_package.load(folder, device="cpu").translate(lines)
 

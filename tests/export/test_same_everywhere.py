@@ -100,7 +100,7 @@ def test_python_command_line_and_server(run: Path, capsysbinary: pytest.CaptureF
 
     text = "".join(f"{line}\n" for line in sentences).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert main(["translate", "--model", str(run), "--device", "cpu"]) == 0
+    assert main(["translate", "--model", str(run), "--device", "cpu", "--engine", "heed"]) == 0
     assert capsysbinary.readouterr().out.decode().splitlines() == expected
 
     settings = ServeSettings(split_sentences=False)

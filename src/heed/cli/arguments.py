@@ -6,7 +6,7 @@ Modules that are slow to import, such as torch, are imported inside functions: `
 import argparse
 import os
 from collections.abc import Mapping
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -113,23 +113,31 @@ def add_engine_option(parser: "Parser") -> None:
     """Add ``--engine``."""
     parser.add_argument(
         "--engine",
-        choices=("heed", "ctranslate2"),
-        default="heed",
-        help="what computes translations: heed's own code, or CTranslate2, which is faster and holds most "
-        "transformers; the model is exported once, into its folder (needs the extra export; default: %(default)s)",
+        choices=("auto", "heed", "ctranslate2"),
+        default="auto",
+        help="what computes translations: heed's own code, or CTranslate2, which is faster and needs the extra export; "
+        "auto is CTranslate2 where it is installed and has the model and the search (default: %(default)s)",
     )
 
 
 def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
-    """Load ``models``, or those of ``--model``, with the options of `add_batch_options` and of `add_engine_option`."""
+    """Load ``models``, or those of ``--model``, with the options of the functions above."""
     from heed.kernels.allocator import keep_freed_memory
 
     keep_freed_memory()
-    named = args.model if isinstance(args.model, list) else [args.model]
-    options = {name: getattr(args, name, None) for name in ("device", "direction", "batch_tokens", "max_tokens")}
-    room = "export.to_ctranslate2" if getattr(args, "engine", "heed") == "ctranslate2" else "inference.loading"
-    translator: Translator = import_module(f"heed.{room}").load(*(models or named), **options)
-    return translator
+    named = models or (args.model if isinstance(args.model, list) else [args.model])
+    options: dict[str, Any] = {
+        name: getattr(args, name, None) for name in ("device", "direction", "batch_tokens", "max_tokens")
+    }
+    engine = getattr(args, "engine", "heed")
+    if engine == "heed" or (engine == "auto" and find_spec("ctranslate2") is None):
+        from heed.inference import loading
+
+        return loading.load(*named, **options)
+    from heed.export import to_ctranslate2
+
+    search = {**search_options(args), "n_best": getattr(args, "n_best", None)} if hasattr(args, "beam") else {}
+    return to_ctranslate2.load(*named, **options, required=engine == "ctranslate2", search=search)
 
 
 def utf8_text(argument: str) -> str:

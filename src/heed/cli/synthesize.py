@@ -72,17 +72,22 @@ def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, s
         entries = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else {}
     except ValueError as error:
         raise HeedError(f"{manifest} is damaged: choose another --out.") from error
-    if path.exists() or path.name in entries:
-        if entries.get(path.name, {}).get("settings") != settings:
-            raise HeedError(f"{path} was begun with another model, text or option: choose another --out.")
-    else:
-        entries[path.name] = {"model": path_text(model), "text": path_text(file), "settings": settings}
-        write_file(manifest, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
+    if (path.exists() or path.name in entries) and entries.get(path.name, {}).get("settings") != settings:
+        raise HeedError(f"{path} was begun with another model, text or option: choose another --out.")
     if path.exists():
         return f"{path}: complete"
-    output = ResumableOutput(path, settings, block=LINES_AT_ONCE)
+    translator = load_translator(args, model)
+    engine = type(translator.engine).__name__
+    if path.name not in entries:
+        entries[path.name] = {
+            "model": path_text(model),
+            "text": path_text(file),
+            "engine": engine,
+            "settings": settings,
+        }
+        write_file(manifest, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
+    output = ResumableOutput(path, {**settings, "engine": engine}, block=LINES_AT_ONCE)
     with output.locked(), file.open("rb") as stream:
-        translator = load_translator(args, model)
         translate = partial(translator.stream, chunk=LINES_AT_ONCE, **search_options(args))
         done = output.lines_done(resume=True)
         with output.open() as pairs:

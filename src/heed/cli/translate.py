@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     with ExitStack() as stack:
         stream = stack.enter_context(args.input.open("rb")) if args.input else standard_input()
         translator = load_translator(args)
-        output = ResumableOutput(args.output, _settings(args), block=LINES_AT_ONCE) if args.output else None
+        output = ResumableOutput(args.output, _settings(args, translator), block=LINES_AT_ONCE) if args.output else None
         if output:
             stack.enter_context(output.locked())
         _translate_stream(translator, args, stream, output)
@@ -182,8 +182,8 @@ def _pharaoh(translation: "Translation") -> str:
     return " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment or ())
 
 
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what the output depends on: the options, and digests of the input and of each model's files."""
+def _settings(args: argparse.Namespace, translator: "Translator") -> dict[str, Any]:
+    """Return what the output depends on: options, engine, and digests of the input and of each model's files."""
     from heed.inference.model_folder import digest
 
     ignored = ("run", "input", "output", "resume", "device", "model")
@@ -192,4 +192,5 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     if args.input and args.input.is_file():
         with args.input.open("rb") as file:
             lines = hashlib.file_digest(file, "blake2b").hexdigest()
-    return {**options, "model": [digest(folder) for folder in args.model], "input": lines}
+    engine = type(translator.engine).__name__
+    return {**options, "engine": engine, "model": [digest(folder) for folder in args.model], "input": lines}

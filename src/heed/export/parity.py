@@ -4,11 +4,13 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from time import perf_counter
 from typing import Any
 
 import torch
 
+from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
@@ -105,6 +107,14 @@ def check_set(name: str, sources: Sequence[str], references: Sequence[str] | Non
     if not rows:
         raise HeedError(f"{name} has no sentence to check the export with.")
     return CheckSet([src for src, _ in rows], [ref for _, ref in rows] if references else None, name)
+
+
+def random_set(tokenizer: Tokenizer) -> CheckSet:
+    """Return sentences of 1 to 16 random source subwords."""
+    random = Random(0)
+    ids = range(EOS + 1, tokenizer.src_vocab)
+    rows = [random.choices(ids, k=random.randint(1, 16)) for _ in range(SENTENCES)]
+    return check_set("random subwords", tokenizer.decode_src(rows))
 
 
 def compare_engines(

@@ -4,9 +4,10 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,15 +18,14 @@ from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
 from heed.export import ctranslate2_model, require
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, validation_set
+from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, random_set, validation_set
 from heed.inference import loading, model_folder
+from heed.inference.searches import build_search
 from heed.inference.translator import Translator
 from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE
 
 DESCRIPTION = "heed.json"
 """File of an exported folder that describes its content."""
-
-ADVICE = "Leave out --engine ctranslate2 to translate with heed's own engine."
 
 
 class CTranslate2Engine(ExportedEngine):
@@ -57,8 +57,7 @@ class CTranslate2Engine(ExportedEngine):
         self._ids = {piece: id_ for id_, piece in enumerate(self.tokenizer.tgt_pieces(range(self.tokenizer.tgt_vocab)))}
 
     def check(self, search: Search) -> None:
-        if not isinstance(search, BeamSearch | GreedySearch):
-            raise HeedError(f"The engine ctranslate2 has beam search and greedy search only. {ADVICE}")
+        check_search(search)
 
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
         beam, penalty, n_best = 1, 0.0, 1
@@ -79,6 +78,7 @@ class CTranslate2Engine(ExportedEngine):
             beam_size=beam,
             num_hypotheses=beam,
             length_penalty=0.0,
+            min_decoding_length=0,
             max_decoding_length=limit,
             max_input_length=0,
             suppress_sequences=[[PAD_PIECE], [BOS_PIECE]],
@@ -101,6 +101,12 @@ class CTranslate2Engine(ExportedEngine):
         pieces = self.tokenizer.src_pieces(source), self.tokenizer.tgt_pieces(target)
         (scored,) = self._translator.score_batch(*([each] for each in pieces), max_input_length=0)
         return float(sum(scored.log_probs))
+
+
+def check_search(search: Search) -> None:
+    """Raise a HeedError unless `CTranslate2Engine` has this kind of search."""
+    if not isinstance(search, BeamSearch | GreedySearch):
+        raise HeedError("CTranslate2 has beam search and greedy search only.")
 
 
 def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None = None) -> Report:
@@ -158,55 +164,75 @@ def _read_description(folder: Path) -> dict[str, Any]:
     return content
 
 
-def load(*paths: str | Path, device: str | None = None, direction: str | None = None, **options: Any) -> Translator:
-    """Load a trained model for CTranslate2. At the first use, export it into the model folder.
+def load(
+    *paths: str | Path,
+    device: str | None = None,
+    direction: str | None = None,
+    required: bool = True,
+    search: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> Translator:
+    """Load a trained model for CTranslate2. At the first use, export it, see `cached_export`.
 
     Args:
         paths, device, direction, options: see `heed.inference.loading.load`.
+        required: False: if CTranslate2 cannot translate, use heed's own engine, and say why in a line on stderr.
+        search: changes to the model's search, see `build_search`.
 
     Raises:
-        HeedError: if CTranslate2 is not installed or cannot compute the model, there are several models, the model's
-            search is not beam search, or see `heed.inference.loading.load`.
+        HeedError: see `heed.inference.loading.load`; with ``required``, also if CTranslate2 is not installed or does
+            not have the search, the model or the device, or there are several models.
     """
+    translator = loading.load(*paths, device=device, **options)
+    directed = translator.in_direction(direction)
+    chosen = build_search(translator.saved_search, **search)
+    try:
+        check_search(chosen)
+        engine = _load_engine(paths, translator)
+    except HeedError as error:
+        if required:
+            raise HeedError(f"{error} Use --engine heed, heed's own engine.") from error
+        print(f"heed: heed's own engine translates. {error}", file=sys.stderr)
+        return directed
+    print(f"heed: CTranslate2 {require('ctranslate2').__version__} translates.", file=sys.stderr)
+    return directed.with_engine(engine)
+
+
+def _load_engine(paths: Sequence[str | Path], translator: Translator) -> CTranslate2Engine:
+    """Return an engine with the model of a translator; raise a HeedError if CTranslate2 cannot compute it."""
     if len(paths) > 1:
-        raise HeedError(f"CTranslate2 cannot translate with an ensemble: give one model. {ADVICE}")
+        raise HeedError("CTranslate2 cannot translate with an ensemble.")
     require("ctranslate2")
-    found = str(loading.find_device(device))
-    if not found.startswith(("cpu", "cuda")):
-        raise HeedError(f"CTranslate2 cannot use the device {found}. {ADVICE}")
-    path = Path(*paths)
-    translator = loading.load(path, device=found, **options)
-    engine = CTranslate2Engine(cached_export(path, translator), device=found, threads=torch.get_num_threads())
-    return translator.with_engine(engine).in_direction(direction)
+    device = str(translator.model.device)
+    if not device.startswith(("cpu", "cuda")):
+        raise HeedError(f"CTranslate2 cannot use the device {device}.")
+    folder = cached_export(Path(*paths), translator)
+    return CTranslate2Engine(folder, device=device, threads=torch.get_num_threads())
 
 
 def cached_export(path: Path, translator: Translator) -> Path:
-    """Return the folder ``ctranslate2/DIGEST`` in a model folder. If it is missing, export the model to it.
+    """Return the folder of a model's export, named after its digest. If it is missing, export the model.
 
-    The digest covers the model's files and the versions of heed and CTranslate2. The export is checked on the run's
-    validation sentences. Without them, a line on stderr says that the export is unchecked.
+    It is in the subfolder ``ctranslate2`` of the model folder, or of ``~/.cache/heed`` if that cannot be written. The
+    digest covers the model's files and the versions of heed and CTranslate2. The export is checked on the run's
+    validation sentences, without them on random subwords.
 
     Raises:
-        HeedError: if CTranslate2 cannot compute the model, or the folder cannot be written.
+        HeedError: if CTranslate2 cannot compute the model, or the export cannot be written or differs from heed.
     """
-    try:
-        ctranslate2_model.check_supported(translator.model)
-    except HeedError as error:
-        raise HeedError(f"{error} {ADVICE}") from error
+    ctranslate2_model.check_supported(translator.model)
     folder = model_folder.find(path)
     facts = f"heed {__version__}, ctranslate2 {require('ctranslate2').__version__}, {model_folder.digest(folder)}"
-    cache = folder / "ctranslate2" / hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
-    if not os.access(cache.parent if cache.parent.exists() else folder, os.W_OK):
-        raise HeedError(f"{folder} cannot be written, but the engine ctranslate2 stores its export there. {ADVICE}")
+    exports = folder / "ctranslate2"
+    if not os.access(exports if exports.exists() else folder, os.W_OK):
+        exports = Path.home() / ".cache" / "heed" / "ctranslate2"
 
     def write(partial: Path) -> None:
         print(f"heed: exporting {folder} to CTranslate2, once.", file=sys.stderr)
         try:
             check = validation_set(path, translator.directions)
         except HeedError:  # a model folder without its run
-            print("heed: the export is not checked, because the run's validation set is missing.", file=sys.stderr)
-            convert(translator, partial)
-        else:
-            export(translator, partial, check)
+            check = random_set(translator.tokenizer)
+        export(translator, partial, check)
 
-    return build_once(cache, write)
+    return build_once(exports / hashlib.blake2b(facts.encode(), digest_size=8).hexdigest(), write)
