@@ -80,6 +80,12 @@ def test_the_fraction_of_unrelated_pairs_is_estimated(corpus: tuple[Sides, Sides
     assert found["unrelated"].share == pytest.approx(0.6, abs=0.12)
 
 
+def test_cut_targets_are_not_unrelated(corpus: tuple[Sides, Sides]) -> None:
+    train, valid = corpus
+    cut = [" ".join(words[: len(words) // 3 + 1]) for words in map(str.split, train.tgt)]
+    assert "unrelated" not in faults(Sides(train.src, cut), valid)
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [

@@ -147,7 +147,8 @@ def _find_misaligned(text: Sides, valid: Sides) -> tuple[bool, list[int], float]
         gains = [(scores[offset] - scores[0])[start : start + WINDOW] for offset in OFFSETS]
         if any(gain.mean() > max(5 * gain.std() / math.sqrt(WINDOW), 1e-6) for gain in gains):
             rows += range(start, start + WINDOW)
-    if rows or min(len(text) / 5, len(valid)) < ENOUGH:
+    # Targets that are cut have few of the words that their sources are associated with.
+    if rows or min(len(text) / 5, len(valid)) < ENOUGH or text.length_ratio < 0.7 * valid.length_ratio:
         return False, rows, 0.0
     known = [_presence(side, words) for side, words in zip(valid.words, frequent, strict=True)]
     expected = _contrast(known[0], known[1], learned[0])
