@@ -41,6 +41,7 @@ class Schema:
     match: str | None
     match_to: str | None
     cache_dir: str
+    diversify: int
     batching: Any
     data: Any
     tokenizer: Any

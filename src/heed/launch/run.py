@@ -26,6 +26,7 @@ from heed.inference import model_folder
 from heed.launch.auto import settle_auto
 from heed.launch.compose import Config, compose, find_differences
 from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run, plain_options, vocabulary
+from heed.launch.diversification import diversify
 from heed.launch.errors import explained
 from heed.launch.fine_tuning import inherit_architecture, score_initial_weights
 from heed.launch.finish import chosen_weights, write_run
@@ -60,6 +61,8 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
             raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
     is_first = is_first_process()
     differences = find_differences(cfg) if is_first else []  # from the defaults, not from what is inherited
+    if cfg.diversify:
+        diversify(cfg)
     settled = settle(cfg, folder)
     config = settled.config
     run = RunFolder(folder, config)
