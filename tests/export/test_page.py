@@ -85,16 +85,19 @@ def test_the_page_has_the_weights_and_examples(heed_cli: Heed, tmp_path: Path) -
 
 def test_weights_are_exact_or_rounded_by_half_a_step_at_most() -> None:
     model = build_model(transformer(), src_vocab=40, tgt_vocab=40, joint=True)
-    tensors, exact, weights = to_page.encode_weights(model, is_exact=True)
+    tensors, exact, weights = to_page.encode_weights(model, "float32")
     parameters = [parameter.detach() for parameter in model.parameters()]
     assert exact == b"".join(parameter.numpy().tobytes() for parameter in parameters)
     assert all(map(torch.equal, parameters, weights))
-    tensors, rounded, weights = to_page.encode_weights(model, is_exact=False)
-    assert "encoder.0.self_attention.query.weight" in [name for name, _, _ in tensors]
-    assert len(rounded) < 0.4 * len(exact)
-    for parameter, weight in zip(parameters, weights, strict=True):
-        half_a_step = parameter.abs().amax(-1, keepdim=True) / 127 / 2 if parameter.ndim == 2 else torch.zeros(1)
-        assert ((parameter - weight).abs() <= half_a_step * (1 + 1e-4)).all()
+    for kind, largest, share in (("int8", 127, 0.4), ("int10", 511, 0.46)):
+        tensors, rounded, weights = to_page.encode_weights(model, kind)
+        assert "encoder.0.self_attention.query.weight" in [name for name, _, _ in tensors]
+        assert len(rounded) < share * len(exact)
+        for parameter, weight in zip(parameters, weights, strict=True):
+            half_a_step = (
+                parameter.abs().amax(-1, keepdim=True) / largest / 2 if parameter.ndim == 2 else torch.zeros(1)
+            )
+            assert ((parameter - weight).abs() <= half_a_step * (1 + 1e-4)).all()
 
 
 @pytest.mark.slow
@@ -271,6 +274,26 @@ def test_a_browser_computes_what_heed_computes(
     assert equal_translations(run, page, sources, tmp_path) == len(sources)
     translator = heed.load(run, device="cpu")
     check_tokenizer(translator.tokenizer, page, tmp_path)
+    check_maps(translator, page, sources, tmp_path)
+
+
+@browser
+@needs_chromium
+@pytest.mark.parametrize("kind", ["int8", "int10"])
+def test_a_browser_reads_rounded_weights(heed_cli: Heed, tmp_path: Path, kind: str) -> None:
+    run, page = write_identity_run(tmp_path), tmp_path / "model.html"
+    export(heed_cli, run, page, "--quantization", kind)
+    rounded = heed.load(run, device="cpu")
+    with torch.no_grad():
+        for parameter, weight in zip(
+            rounded.model.parameters(), to_page.encode_weights(rounded.model, kind)[2], strict=True
+        ):
+            parameter.copy_(weight)
+    check_maps(rounded, page, ["the cat saw a house and the farmer"], tmp_path)
+
+
+def check_maps(translator: Translator, page: Path, sources: list[str], tmp_path: Path) -> None:
+    """The page's maps of greedy translations are those of a translator."""
     for pair, theirs in zip(
         translator.attend(sources, beam=1),
         compute(page, tmp_path, sources=sources, maps=True)["translations"],

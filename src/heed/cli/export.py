@@ -22,7 +22,7 @@ UNCHECKED = "The page has no examples, and its weights are not checked: the run 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", "RUN", "run or model folder, or a copy of one")
     parser.add_argument("--to", required=True, choices=TARGETS, help="the engine, or a page for browsers")
-    text = "type of the weights, for ctranslate2, argos and page (default: float32, page: int8)"
+    text = "type of the weights, for ctranslate2, argos and page (default: float32, page: int10)"
     parser.add_argument("--quantization", choices=QUANTIZATIONS, help=text)
     text = "the new folder, or the file of a page (default: RUN/export/ENGINE[-QUANTIZATION])"
     add(parser, "--out", "DIR", text)
@@ -54,15 +54,19 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    if args.quantization and args.to not in ("ctranslate2", "argos", "page"):
+    if args.quantization is None:
+        return
+    if args.to not in ("ctranslate2", "argos", "page"):
         raise HeedError(f"--quantization is for ctranslate2, argos and page: leave it out for --to {args.to}.")
-    if args.to == "page" and args.quantization not in (None, "float32", "int8"):
-        raise HeedError(f"A page has weights of int8 or float32, not --quantization {args.quantization}.")
+    of_pages = ("float32", "int10", "int8")
+    known = of_pages if args.to == "page" else [name for name in QUANTIZATIONS if name != "int10"]
+    if args.quantization not in known:
+        raise HeedError(f"--to {args.to} has weights of {', '.join(known)}, not --quantization {args.quantization}.")
 
 
 def _quantization(args: argparse.Namespace) -> str | None:
     """Return the type of the weights; None for the default of the target."""
-    default = "int8" if args.to == "page" else "float32"
+    default = "int10" if args.to == "page" else "float32"
     return None if args.quantization in (None, default) else str(args.quantization)
 
 

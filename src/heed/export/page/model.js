@@ -95,7 +95,7 @@ function utf8(bytes) {
   return text;
 }
 
-/* ---- Weights: int8 with a scale for each row, or float32, in base64. Names become nested objects. */
+/* ---- Weights: int8 or int10 with a scale for each row, or float32, in base64. Names become nested objects. */
 function readWeights({ tensors, weights }) {
   const text = atob(weights), bytes = new Uint8Array(text.length), root = {};
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
@@ -104,9 +104,13 @@ function readWeights({ tensors, weights }) {
   for (const [name, shape, type] of tensors) {
     const [rows, columns] = shape.length > 1 ? shape : [1, shape[0]];
     let data;
-    if (type === "int8") {
+    if (type !== "float32") {
       const scales = new Float32Array(take(4 * rows));
       data = new Float32Array(new Int8Array(take(rows * columns)));
+      if (type === "int10") { // the two lowest bits
+        const rest = new Uint8Array(take(Math.ceil(data.length / 4)));
+        for (let i = 0; i < data.length; i++) data[i] = 4 * data[i] + (rest[i >> 2] >> 2 * (i & 3) & 3);
+      }
       for (let i = 0; i < data.length; i++) data[i] *= scales[Math.floor(i / columns)];
     } else data = new Float32Array(take(4 * rows * columns));
     const path = name.split("."), last = path.pop();
