@@ -149,9 +149,17 @@ def claims() -> str:
             *remark,
             claim.measurement,
             markdown_table(["measured", "value"], figures, [False, True]),
-            f"```sh\npython scripts/experiments {claim.name}\n```",
+            f"```sh\npython scripts/experiments {claim.name} --seeds 5\n```",
+            *([f"{', '.join(_costs(row))}."] if _costs(row) else []),
         ]
     return "\n\n".join(parts)
+
+
+def _costs(row: Mapping[str, Any]) -> list[str]:
+    """Return how many trainings a claim needs, and their minutes; nothing if it needs none."""
+    if not row.get("trainings"):
+        return []
+    return [f"{row['trainings']} trainings", f"{row['minutes']} minutes of one core"]
 
 
 def diagnoses() -> str:
@@ -174,9 +182,7 @@ def reference(argument: str) -> str:
     parts = []
     for name in argument.split():
         row = content["rows"][name]
-        trainings = sum(spec.seeds for spec in by_name[name].models.values())
-        minutes = [f"{show(row['minutes'])} minutes"] if "minutes" in row else []
-        facts = [f"held: {'yes' if row['held'] else '**no**'}", f"{trainings} trainings", *minutes]
+        facts = [f"held: {'yes' if row['held'] else '**no**'}", *_costs(row)]
         header = f"[`{name}`](../claims.md#{name}): {by_name[name].claim}"
         parts += [
             f"{header} ({', '.join(facts)})",

@@ -57,16 +57,19 @@ def main(arguments: list[str]) -> None:
     runner = ExperimentRunner(folder / "models", COMMON, parallel=options.parallel, seeds=options.seeds)
     # In reverse: the last claim's models train longest, and should not be the last to start.
     runner.train_missing(spec for claim in reversed(claims) for spec in claim.models.values())
-    findings = []
+    findings, costs = [], {}
     for claim in claims:
-        finding = claim.experiment({label: runner.trained(spec) for label, spec in claim.models.items()})
+        trained = {label: runner.trained(spec) for label, spec in claim.models.items()}
+        finding = claim.experiment(trained)
         findings.append((claim, finding))
+        seconds = [float(model.results["train_seconds"]) for seeds in trained.values() for model in seeds]
+        costs[claim.name] = {"trainings": len(seconds), "minutes": round(sum(seconds) / 60)}
         held = "held" if finding.held else "DID NOT HOLD"
         print(f"\n{claim.name}: {held}. {claim.claim}\n  {finding.summary}", flush=True)
     minutes = (time.monotonic() - started) / 60
     write(folder, findings, minutes)
     if options.publish:
-        publish(findings, options.seeds or 2, options.publish)
+        publish(findings, costs, options.seeds or 2, options.publish)
     number = sum(finding.held for _, finding in findings)
     print(f"\n{number} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
 
@@ -107,12 +110,16 @@ def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -
     (folder / "index.html").write_text(render(findings, facts), encoding="utf-8")
 
 
-def publish(findings: list[tuple[Claim, Finding]], seeds: int, machine: str) -> None:
-    """Write the findings to docs/results/claims.json. A claim that was not measured keeps its row."""
+def publish(findings: list[tuple[Claim, Finding]], costs: dict[str, dict[str, int]], seeds: int, machine: str) -> None:
+    """Write the findings to docs/results/claims.json. A claim that was not measured keeps its row.
+
+    Args:
+        costs: the number of trainings of each claim, and their minutes.
+    """
     content = json.loads(RESULTS.read_text(encoding="utf-8"))
     for claim, finding in findings:
         row = content["rows"][claim.name]
-        row |= {"held": bool(finding.held), "figures": [figure.plain() for figure in finding.table]}
+        row |= {"held": bool(finding.held), "figures": [figure.plain() for figure in finding.table]} | costs[claim.name]
     content |= {
         "machine": machine,
         "date": date.today().isoformat(),
