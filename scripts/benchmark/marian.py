@@ -4,9 +4,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-from benchmark.peers import require
+from benchmark.peers import UnavailableError
 from heed.data.pairs import Pairs
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
@@ -33,7 +34,8 @@ class MarianTraining:
     def __init__(
         self, folder: Path, tokenizer: Tokenizer, config: TransformerConfig, *, step_tokens: int, threads: int
     ) -> None:
-        require("pymarian")
+        if find_spec("pymarian") is None:  # importing it would load its libraries into heed's process
+            raise UnavailableError("pymarian is not installed (pip install -e '.[bench]')")
         self.folder = folder
         self.tokenizer = tokenizer
         tokenizer.save(folder)

@@ -57,7 +57,7 @@ def test_each_model_writes_the_side_that_it_translates_to(folder: Path, heed: He
     assert [(pair["tgt"], pair["score"]) for pair in forward] == [(one.text, round(one.score, 4)) for one in expected]
     assert [pair["src"] for pair in back] == loading.load(folder / "back").translate(TARGETS, beam=2)
     entries = json.loads((folder / "pairs" / "manifest.json").read_text(encoding="utf-8"))
-    assert {entry["engine"] for entry in entries.values()} <= {"TorchEngine", "CTranslate2Engine"}
+    assert {entry["engine"] for entry in entries.values()} == {"TorchEngine"}  # CTranslate2 has no RNN
     assert [(entry["model"], entry["text"]) for entry in entries.values()] == [
         (str(folder / "forward"), str(folder / "a.en")), (str(folder / "back"), str(folder / "more.de")),
     ]  # fmt: skip

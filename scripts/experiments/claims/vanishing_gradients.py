@@ -102,8 +102,16 @@ def experiment(runs: Runs) -> Finding:
         ),
         numbers={"first to last": ratio, "factor per token": factors, "norms": norms},
         table=[
-            Figure(f"factor on the gradient per token of distance, before training: {label}", of["untrained"], ".2f")
-            for label, of in factors.items()
+            *(
+                Figure(f"gradient of the first source token, relative to the last, after training: {label}", of, ".1%")
+                for label, of in ratio.items()
+            ),
+            *(
+                Figure(
+                    f"factor on the gradient per token of distance, before training: {label}", of["untrained"], ".2f"
+                )
+                for label, of in factors.items()
+            ),
         ],
         figures=[
             *(

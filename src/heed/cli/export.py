@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from heed.cli.arguments import add
 from heed.cli.lines import read_file, write_lines
 from heed.errors import HeedError
-from heed.export import QUANTIZATIONS, TARGETS
+from heed.export import PAGE_WEIGHTS, QUANTIZATIONS, TARGETS
 from heed.files import replacing
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", "RUN", "run or model folder, or a copy of one")
     parser.add_argument("--to", required=True, choices=TARGETS, help="the engine, or a page for browsers")
     text = "type of the weights, for ctranslate2, argos and page (default: float32, page: int10)"
-    parser.add_argument("--quantization", choices=QUANTIZATIONS, help=text)
+    parser.add_argument("--quantization", choices=tuple(dict.fromkeys(PAGE_WEIGHTS + QUANTIZATIONS)), help=text)
     text = "the new folder, or the file of a page (default: RUN/export/ENGINE[-QUANTIZATION])"
     add(parser, "--out", "DIR", text)
     text = "source sentences to compare the export with heed, and a page's examples (default: the run's validation set)"
@@ -58,8 +58,7 @@ def _check_options(args: argparse.Namespace) -> None:
         return
     if args.to not in ("ctranslate2", "argos", "page"):
         raise HeedError(f"--quantization is for ctranslate2, argos and page: leave it out for --to {args.to}.")
-    of_pages = ("float32", "int10", "int8")
-    known = of_pages if args.to == "page" else [name for name in QUANTIZATIONS if name != "int10"]
+    known = PAGE_WEIGHTS if args.to == "page" else QUANTIZATIONS
     if args.quantization not in known:
         raise HeedError(f"--to {args.to} has weights of {', '.join(known)}, not --quantization {args.quantization}.")
 

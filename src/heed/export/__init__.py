@@ -7,18 +7,11 @@ from heed import errors
 TARGETS = ("ctranslate2", "huggingface", "argos", "page")
 """The engines, and the page for a browser. The module ``to_NAME`` exports to each."""
 
-QUANTIZATIONS = (
-    "float32",
-    "int10",
-    "int8",
-    "int8_float32",
-    "int8_float16",
-    "int8_bfloat16",
-    "int16",
-    "float16",
-    "bfloat16",
-)
-"""Types of weights: float32, int10 and int8 of the page; CTranslate2's are all but int10."""
+QUANTIZATIONS = ("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
+"""CTranslate2's types of weights."""
+
+PAGE_WEIGHTS = ("float32", "int10", "int8")
+"""The page's types of weights."""
 
 
 require = partial(errors.require, need="This export", extra="export")

@@ -32,15 +32,15 @@ def diversify(cfg: Config) -> None:
     do not depend on ``cfg.seed``. What an earlier call has finished is not done again.
 
     Raises:
-        HeedError: if the corpus has several directions, a model cannot be trained, or this is not the first process.
+        HeedError: if the corpus is a mixture or has several directions, a model cannot be trained, or this is not the
+            first process.
     """
     base = cfg.copy()
     base.seed = 1  # other options may refer to it
     config = plain_options(base)
     corpus: Corpus = build_parts(config)["data"].load()
-    if len(corpus.directions) > 1:
-        directions = ", ".join(map(str, corpus.directions))
-        raise HeedError(f"diversify= needs a text of one direction, and this one has {directions}.")
+    if corpus.train.is_mixture or len(corpus.directions) > 1:
+        raise HeedError("diversify= needs a single text of one direction: leave out mixtures and data.both_directions.")
     others = ("data", "diversify")
     options = {name: value for name, value in config.items() if role(name) not in ("harmless", "seed", "text")}
     key = cache_key(corpus.digest, sorted((name, repr(value)) for name, value in options.items() if name not in others))
@@ -61,11 +61,11 @@ def diversify(cfg: Config) -> None:
 def _write_corpus(corpus: Corpus, folder: Path) -> dict[str, Any]:
     """Write the text of a corpus, and return the options of ``data=files`` that read it."""
     blocks = (text.clean.read(number)[0] for text in corpus.train.texts for number in text.clean.blocks)
-    ((valid, evaluated),) = corpus.valid.items()
-    tests = {name: [_write_text(folder / name, [part.text])] for name, part in corpus.tests.items()}
+    (valid,) = corpus.valid.values()
+    tests = {name: [_write_text(folder / "test" / name, [part.text])] for name, part in corpus.tests.items()}
     return {
         "train": [_write_text(folder / "train", blocks)],
-        "valid": [_write_text(folder / valid, [evaluated.text])],
+        "valid": [_write_text(folder / "valid", [valid.text])],
         "test": tests or None,
         "src_lang": corpus.src_lang,
         "tgt_lang": corpus.tgt_lang,
