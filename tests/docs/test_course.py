@@ -66,8 +66,8 @@ def test_every_exercise_belongs_to_a_session() -> None:
 
 def test_a_reference_says_whether_a_claim_held_and_what_was_measured() -> None:
     text = fill("<!-- reference: heads -->\n<!-- end -->")
-    assert "(held: **no**, 2 trainings)" in text
-    assert "| attention of the best head from the verb to its agent | 0.23 ± 0.16 |" in text
+    assert "(held: **no**, 5 trainings, 23 minutes of one core)" in text
+    assert "| attention of the best head from the verb to its agent | 0.22 ± 0.09 |" in text
     assert "[claims.json](../results/claims.json)" in text
 
 
