@@ -24,14 +24,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from benchmark import torch_peer
+from benchmark import gpu_runs, torch_peer
 from benchmark.decoding import build_search
 from benchmark.exported_peers import CTranslate2Decoding
-from benchmark.gpu_kernels import compare_attention, compare_loss
+from benchmark.gpu_kernels import compare_loss
 from benchmark.measure import timed
 from benchmark.peers import UnavailableError
 from benchmark.torch_peer import PlainLoop
-from lightning.pytorch.callbacks import LambdaCallback
 from torch import Tensor
 
 from heed.data.batch import Batch, collate
@@ -39,7 +38,6 @@ from heed.data.pairs import Pairs, unflatten
 from heed.data.steps import Planner, Pool
 from heed.errors import HeedError
 from heed.launch.compose import compose
-from heed.launch.run import train_one_run
 from heed.models import build_model
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.models.transformer import Transformer
@@ -47,6 +45,7 @@ from heed.models.transformer_config import TransformerConfig
 from heed.symbols import SPECIAL_PIECES
 from heed.training.compilation import compiled_decode_hidden
 from heed.training.loss import cross_entropy
+from heed.training.trainer import choose_gpu_kernels
 
 LENGTH = 32
 """Tokens of each source and target in random batches: about as many as in WMT sentences, padded to a multiple of 8."""
@@ -192,10 +191,11 @@ def heed_loss(model: TrainableSeq2Seq, *, compiled: bool = False) -> Callable[[B
 
 
 def train(options: Options) -> dict[str, Any]:
-    """Measure training steps in bf16: heed's on three kinds of batches, with torch.compile, and its peers'."""
+    """Measure training steps in bf16: heed's on three kinds of batches, and its peers'."""
+    choose_gpu_kernels()
     rows = options.step_tokens // LENGTH
     full = [random_batch(options, rows)]
-    planned = planned_batches(options, multiple=8)
+    planned = planned_batches(options, multiple=1)
     found: dict[str, Any] = {}
     for size in options.sizes:
         heed = partial(_measure_heed, size, options)
@@ -203,14 +203,27 @@ def train(options: Options) -> dict[str, Any]:
             "": partial(heed, full),
             ", padding": partial(heed, [random_batch(options, rows, shortest=LENGTH - 7)]),
             ", planned": partial(heed, planned),
-            ", planned, pad_to_multiple=1": partial(heed, planned_batches(options, multiple=1)),
+            ", planned, pad_to_multiple=8": partial(heed, planned_batches(options, multiple=8)),
         }
-        if not options.tiny:
-            cases[", compile"] = partial(heed, full, compiled=True)
-            cases[", compile, planned"] = partial(heed, planned, compiled=True)
         cases |= {f", {name}": partial(_measure_peer, peer, size, options, full) for name, peer in PEERS.items()}
         found |= {f"{size}{name}": _reported(measure) for name, measure in cases.items()}
     return found
+
+
+def compiled(options: Options) -> dict[str, Any]:
+    """Measure the same steps with torch.compile."""
+    if options.tiny:
+        return {}
+    choose_gpu_kernels()
+    kinds = {
+        "": [random_batch(options, options.step_tokens // LENGTH)],
+        ", planned": planned_batches(options, multiple=8),
+    }
+    return {
+        f"{size}{name}": _reported(partial(_measure_heed, size, options, batches, compiled=True))
+        for size in options.sizes
+        for name, batches in kinds.items()
+    }
 
 
 def _measure_heed(size: str, options: Options, batches: Sequence[Batch], *, compiled: bool = False) -> dict[str, Any]:
@@ -237,6 +250,7 @@ def _measure_peer(
 
 def decode(options: Options) -> dict[str, Any]:
     """Measure greedy and beam search next to CTranslate2, and compare the translations of the CPU with the device's."""
+    torch.set_float32_matmul_precision("highest")  # training allows TF32
     model = heed_model(options.sizes[0], options).eval()
     on_cpu = copy.deepcopy(model).cpu()
     rows = 4 if options.tiny else 128
@@ -274,17 +288,6 @@ def _decode_by_peer(
     return {"tokens_per_second": round(sum(map(len, theirs)) / seconds), "equal": round(equal, 4)}
 
 
-def attention(options: Options) -> dict[str, Any]:
-    """Measure attention on packed sequences, by ``varlen_attn``, next to heed's on padded ones."""
-    batches = planned_batches(options, multiple=8)[:4]
-    tokens = sum(batch.tgt_tokens + int(batch.src_lengths.sum()) for batch in batches)
-    cells = sum(batch.src.numel() + batch.tgt_in.numel() for batch in batches)
-    measured = compare_attention(
-        batches, heads=2 if options.tiny else 8, seconds_of=partial(seconds_of, options=options)
-    )
-    return {"padding": round(1 - tokens / cells, 4), **measured}
-
-
 def loss(options: Options) -> dict[str, Any]:
     """Measure heed's loss next to ``F.linear_cross_entropy`` at the widths of ``transformer_base`` and ``_big``."""
     return {
@@ -317,41 +320,42 @@ def losses(options: Options) -> dict[str, Any]:
 
 
 def runs(options: Options) -> dict[str, Any]:
-    """Train runs: device_tokens=auto, fp16 and bf16, and the recipe of Multi30k if its data is there."""
-    trainer = "trainer=cpu" if options.device == "cpu" else "trainer=gpu"
-    tiny = ["data=synthetic", "data.train=200", "data.valid=8", "data.test=8", "data.long=8", "model=transformer_tiny",
-            "trainer.max_steps=4", "trainer.validate_every=4", "batching.batch_tokens=400"]  # fmt: skip
-    cases = {
-        "device_tokens=auto": [*tiny, "batching.device_tokens=auto"],
-        "fp16": [*tiny, "trainer.precision=16-mixed"],
-        "bf16": [*tiny, "trainer.precision=bf16-mixed"],
-    }
+    """Train runs of four steps with options that change the computation, and the recipe of Multi30k if it is there."""
+    trainer = f"trainer={'cpu' if options.device == 'cpu' else 'gpu'}"
+    cases = {name: [*gpu_runs.TINY, *words] for name, words in gpu_runs.CASES.items()}
     if options.data is not None:
-        recipe = ["experiment=multi30k_en_de", f"data.root={options.data}", "batching.device_tokens=auto"]
-        limit = ["trainer.max_steps=4", "trainer.validate_every=4"] if options.tiny else []
-        cases["multi30k"] = [*recipe, *limit, f"trainer.max_time=00:00:{MINUTES:02d}:00"]
-    return {name: _reported(lambda words=words: _train_run([*words, trainer])) for name, words in cases.items()}  # type: ignore[misc]
+        cases["multi30k"] = ["experiment=multi30k_en_de", f"data.root={options.data}", "batching.device_tokens=auto"]
+        cases["multi30k"] += ["trainer.max_steps=4", "schedule.warmup_steps=1"] if options.tiny else []
+        cases["multi30k"] += [f"trainer.max_time=00:00:{MINUTES:02d}:00"]
+    return {name: _reported(partial(gpu_runs.measure_run, [*words, trainer])) for name, words in cases.items()}
 
 
-def _train_run(words: Sequence[str]) -> dict[str, Any]:
-    used: list[int] = []
-    recorder = LambdaCallback(on_train_start=lambda trainer, _: used.append(trainer.datamodule.planner.device_tokens))
-    with TemporaryDirectory() as folder:
-        always = ["logger=none", "callbacks.attention_maps=null", f"cache_dir={folder}/cache"]
-        results = train_one_run(compose([*words, *always], folder=Path(folder)), Path(folder), [recorder])
-    assert results is not None
-    names = ("steps", "train_seconds", "tokens_per_second", "data_wait", "padding", "skipped_steps")
-    scores = {f"{split}_bleu": results[split]["bleu"] for split in ("valid", "test")}
-    return {name: results[name] for name in names} | {"device_tokens": used[0]} | scores
+def agreement(options: Options) -> dict[str, Any]:
+    """Train both families, and compare translations, scores, maps and interventions with the CPU's."""
+    trainer = f"trainer={'cpu' if options.device == 'cpu' else 'gpu'}"
+    steps = [] if options.tiny else gpu_runs.LEARNS
+    return {
+        name: _reported(partial(gpu_runs.compare_devices, [*gpu_runs.TINY, *steps, *words, trainer], options.device))
+        for name, words in gpu_runs.FAMILIES.items()
+    }
+
+
+def repeat(options: Options) -> dict[str, Any]:
+    """Train the same runs again, and from a checkpoint, in bf16."""
+    words = [*gpu_runs.TINY, f"trainer={'cpu' if options.device == 'cpu' else 'gpu'}", "trainer.precision=bf16-mixed"]
+    families = gpu_runs.FAMILIES.items()
+    return {name: _reported(partial(gpu_runs.repeat, [*words, *family])) for name, family in families}
 
 
 SECTIONS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "peak": peak,
     "train": train,
-    "attention": attention,
+    "compiled": compiled,
     "loss": loss,
     "decode": decode,
     "losses": losses,
+    "agreement": agreement,
+    "repeat": repeat,
     "runs": runs,
 }
 

@@ -175,6 +175,13 @@ def test_lerp_all_interpolates_in_place() -> None:
     assert torch.equal(tensors[1], torch.full((2, 2), 2.0))
 
 
+def test_descend_all_decays_and_steps_in_place() -> None:
+    for decay in (0.5, torch.tensor(0.5)):
+        tensors = [torch.tensor([4.0]), torch.tensor([2.0, 8.0])]
+        compat.descend_all_(tensors, [torch.tensor([1.0]), torch.tensor([0.0, 2.0])], decay=decay, step_size=3.0)
+        assert [tensor.tolist() for tensor in tensors] == [[-1.0], [1.0, -2.0]]
+
+
 def test_a_fused_optimizer_reads_found_inf_and_then_changes_nothing() -> None:
     parameter = nn.Parameter(torch.ones(3))
     parameter.grad = torch.ones(3)

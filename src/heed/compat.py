@@ -234,6 +234,16 @@ def lerp_all_(tensors: "Sequence[Tensor]", ends: "Sequence[Tensor]", weight: flo
     torch._foreach_lerp_(list(tensors), list(ends), weight)
 
 
+def descend_all_(
+    tensors: "Sequence[Tensor]", updates: "Sequence[Tensor]", *, decay: "float | Tensor", step_size: float
+) -> None:
+    """Make every W ``decay`` · W − ``step_size`` · U (torch 2.8: ``torch._foreach_mul_``, ``torch._foreach_sub_``)."""
+    import torch
+
+    torch._foreach_mul_(list(tensors), decay)
+    torch._foreach_sub_(list(tensors), list(updates), alpha=step_size)
+
+
 def reads_found_inf(optimizer: "Optimizer") -> bool:
     """Whether a step changes nothing where ``optimizer.found_inf`` is 1 (torch 2.8: ``_step_supports_amp_scaling``).
 

@@ -1,15 +1,12 @@
 """Padding to a multiple and copies in page-locked memory: what a GPU gets, and a CPU does not."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from heed.data.batch import Batch, collate
-from heed.data.datamodule import TranslationData
 from heed.data.pairs import id_lists
 from heed.data.steps import Planner
 from heed.errors import HeedError
@@ -38,18 +35,6 @@ def test_padding_to_a_multiple_changes_neither_the_loss_nor_the_gradient(
     assert (plain.src.shape[1], padded.src.shape[1]) == (11, 16)
     assert (plain.tgt_in.shape[1], padded.tgt_in.shape[1]) == (12, 16)
     torch.testing.assert_close(loss_and_gradient(padded), loss_and_gradient(plain), rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("pad_to_multiple", "device", "multiple"), [("auto", "cpu", 1), ("auto", "cuda", 8), (4, "cuda", 4)]
-)
-def test_only_cuda_pads_to_a_multiple_by_default(pad_to_multiple: Any, device: str, multiple: int) -> None:
-    planner = Planner(batch_tokens=9, device_tokens=99, pad_to_multiple=pad_to_multiple, pool=9, seed=1)
-    data = object.__new__(TranslationData)
-    data.planner = planner
-    data.trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device(device)))
-    data.setup("fit")
-    assert planner.multiple == multiple
 
 
 def test_short_pairs_are_counted_with_their_padding() -> None:

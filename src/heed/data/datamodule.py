@@ -17,7 +17,7 @@ from heed.data.mixture import MixtureOrder
 from heed.data.order import EpochOrder, Order, TrainingPairs, View
 from heed.data.pairs import IntArray, Pairs, StoredPairs, id_lists
 from heed.data.read_ahead import ReadAhead
-from heed.data.steps import CUDA_MULTIPLE, Planner, Pool, shard
+from heed.data.steps import Planner, Pool, shard
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
@@ -258,12 +258,9 @@ class TranslationData(L.LightningDataModule):
         """Average source and target tokens of a step, including EOS."""
         return self.planner.batch_tokens * (1 + self.train.src_tokens / self.train.tgt_tokens)
 
-    def setup(self, stage: str) -> None:
-        if self._is_on_cuda and self.planner.auto_multiple:
-            self.planner.multiple = CUDA_MULTIPLE
-
     def train_dataloader(self) -> DataLoader[StepShard]:
-        steps = StepStream(self, *self._rank_and_world_size(), pin_memory=self._is_on_cuda)
+        is_on_cuda = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        steps = StepStream(self, *self._rank_and_world_size(), pin_memory=is_on_cuda)
         self.reading = ReadAhead(steps, depth=STEPS_AHEAD)
         return DataLoader(self.reading, batch_size=None)
 
@@ -335,10 +332,6 @@ class TranslationData(L.LightningDataModule):
                 starts.append(row)
         own = np.split(order, starts[1:])[rank::world_size]
         return DataLoader(EvaluationStream([collate(rows, split.src, split.tgt) for rows in own]), batch_size=None)
-
-    @property
-    def _is_on_cuda(self) -> bool:
-        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)

@@ -20,9 +20,6 @@ CPU_TOKENS = 8192
 """``device_tokens`` on a CPU, where larger micro-batches are not faster. It is the same on all machines, because a
 different value changes rounding and dropout masks."""
 
-CUDA_MULTIPLE = 8
-"""``pad_to_multiple`` on CUDA, because tensor cores multiply 16-bit matrices in tiles of 8."""
-
 
 class Step(NamedTuple):
     """The sentence pairs of one optimizer step."""
@@ -62,8 +59,8 @@ class Planner:
     pool are then shuffled, so that lengths do not drift.
 
     A step has ``batch_tokens`` target tokens, including EOS, and deviates from it by at most two sentences; steps of an
-    epoch's last pool have 0.75 to 1.5 times as many. The "auto" of ``device_tokens`` and of ``pad_to_multiple`` is set
-    later on a GPU: by `heed.training.memory` and by the data module.
+    epoch's last pool have 0.75 to 1.5 times as many. The "auto" of ``device_tokens`` is set later on a GPU, by
+    `heed.training.memory`.
     """
 
     def __init__(
@@ -71,14 +68,13 @@ class Planner:
         *,
         batch_tokens: AtLeast1,
         device_tokens: AtLeast1 | Literal["auto"],
-        pad_to_multiple: AtLeast1 | Literal["auto"],
+        pad_to_multiple: AtLeast1,
         pool: AtLeast1,
         seed: AtLeast0,
     ) -> None:
         self.auto = device_tokens == "auto"
         self.device_tokens = CPU_TOKENS if device_tokens == "auto" else device_tokens
-        self.auto_multiple = pad_to_multiple == "auto"
-        self.multiple = 1 if pad_to_multiple == "auto" else pad_to_multiple
+        self.multiple = pad_to_multiple
         self.batch_tokens = batch_tokens
         self.pool = pool
         self.seed = seed

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim import AdamW
 
+from heed import compat
 from heed.options import NotNegative, UnitInterval
 
 
@@ -77,27 +78,26 @@ class Muon(AdamW):
         if found_inf is not None:
             decay = torch.where(found_inf.bool(), 1.0, decay)
         for shape, matrices in by_shape.items():
-            momenta = torch.stack([self._nesterov_momentum(matrix) for matrix in matrices])
-            updates = orthogonalize(momenta, self.newton_schulz)
+            # Matrices of a shape in one call: a GPU computes each faster than Python asks for it.
+            gradients = torch.stack([matrix.grad for matrix in matrices if matrix.grad is not None])
+            means = [self._momentum(matrix) for matrix in matrices]
+            if found_inf is not None:
+                gradients = torch.where(found_inf.bool(), torch.stack(means), gradients)  # changes no mean
+            compat.lerp_all_(means, gradients.unbind(), 1 - self.momentum)
+            updates = orthogonalize(gradients.lerp(torch.stack(means), self.momentum), self.newton_schulz)
             if found_inf is not None:
                 updates = updates * (1 - found_inf)
             step_size = group["lr"] * 0.2 * max(shape) ** 0.5
-            for matrix, update in zip(matrices, updates, strict=True):
-                matrix.mul_(decay).sub_(update, alpha=step_size)
+            compat.descend_all_(matrices, updates.unbind(), decay=decay, step_size=step_size)
 
-    def _nesterov_momentum(self, matrix: Tensor) -> Tensor:
-        """Update M and return μ M + (1 − μ) G."""
-        assert matrix.grad is not None
+    def _momentum(self, matrix: Tensor) -> Tensor:
+        """Return M, which is 0 before the first step."""
         state = self.state[matrix]
         if "momentum" not in state:
             # AdamW expects "step" in every state that it loads.
             state.update(step=torch.zeros(()), momentum=torch.zeros_like(matrix))
-        mean: Tensor = state["momentum"]
-        gradient = matrix.grad
-        if (found_inf := getattr(self, "found_inf", None)) is not None:
-            gradient = torch.where(found_inf.bool(), mean, gradient)  # a mean with itself does not change
-        mean.lerp_(gradient, 1 - self.momentum)
-        return gradient.lerp(mean, self.momentum)
+        momentum: Tensor = state["momentum"]
+        return momentum
 
 
 def orthogonalize(matrices: Float[Tensor, "N R C"], iterations: int) -> Float[Tensor, "N R C"]:
