@@ -14,11 +14,14 @@ from heed.functional import attend, causal_mask
 from heed.layers.attention import MultiHeadAttention
 from heed.layers.positions import (
     AbsolutePositions,
+    Columns,
     PositionsConfig,
     PositionVectors,
     RelativePositions,
     SinusoidTable,
     T5Bias,
+    rotation_factors,
+    sin_and_cos,
 )
 from heed.options import from_plain
 
@@ -72,17 +75,17 @@ def test_positions_keep_their_precision_under_autocast(kind: str) -> None:
     assert_close(found.view(N, -1), expected, atol=2e-4, rtol=0)
 
 
-def test_the_table_does_not_depend_on_earlier_calls() -> None:
-    table = SinusoidTable(D)
+@pytest.mark.parametrize("columns", [sin_and_cos, rotation_factors])
+def test_the_table_does_not_depend_on_earlier_calls(columns: Columns) -> None:
+    table = SinusoidTable(D, columns)
     with torch.inference_mode():
-        table(0, N)
+        table(0, N, torch.float64)
     weight = torch.randn(N, 1, requires_grad=True)
-    for start in (0, 2, 100, 3):
-        for found, expected in zip(table(start, N), SinusoidTable(D)(start, N), strict=True):
+    for start, dtype in ((0, torch.float64), (2, torch.float64), (100, torch.float32), (3, torch.float64)):
+        for found, expected in zip(table(start, N, dtype), SinusoidTable(D, columns)(start, N, dtype), strict=True):
+            assert found.dtype == dtype
             assert torch.equal(found, expected)
             torch.autograd.grad((weight * found).sum(), weight)  # what inference mode wrote could not be saved for it
-    table.float()
-    assert table(0, N)[0].dtype == torch.float32
 
 
 def test_sinusoids_are_not_weights() -> None:

@@ -6,9 +6,9 @@ queries and keys, or on their scores.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -20,6 +20,10 @@ from heed.options import AtLeast1, format_value, raise_problems, validated
 ABSOLUTE: dict[str, type["PositionVectors"]] = {}
 RELATIVE: dict[str, type["RelativePositions"]] = {}
 """The classes of positions by their names in `model.positions.kind`."""
+
+
+Columns: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Two columns of a `SinusoidTable`, computed from angles."""
 
 
 class AbsolutePositions(nn.Module):
@@ -68,31 +72,40 @@ class PositionVectors(AbsolutePositions, ABC):
 
 
 class SinusoidTable(nn.Module):
-    """sin and cos of position × frequency, with the frequencies 10000^(−2i/width) for i = 0 … ⌈width/2⌉ − 1.
+    """Functions of position × frequency, with the frequencies 10000^(−2i/width) for i = 0 … ⌈width/2⌉ − 1.
 
     Computed in the dtype of the frequencies, unaffected by autocast: bf16 has no integer between 256 and 258.
+
+    Args:
+        columns: returns two columns, from the angles "N W".
     """
 
     frequencies: Tensor
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, columns: Columns) -> None:
         super().__init__()
         frequencies = torch.exp(-math.log(10_000.0) * (torch.arange(0, width, 2) / width))
         self.register_buffer("frequencies", frequencies, persistent=False)
+        self.columns = columns
         # Cached: rotary positions need it twice per layer and search step.
         self._table = frequencies.new_empty(2, 0, len(frequencies))
 
-    def forward(self, start: int, length: int) -> tuple[Float[Tensor, "N W"], Float[Tensor, "N W"]]:
-        """Return sin and cos of the positions ``start`` … ``start + length - 1``."""
+    def forward(self, start: int, length: int, dtype: torch.dtype) -> tuple[Float[Tensor, "N C"], Float[Tensor, "N C"]]:
+        """Return both columns of the positions ``start`` … ``start + length - 1``."""
         stop = start + length
         table, frequencies = self._table, self.frequencies
-        if (table.device, table.dtype) != (frequencies.device, frequencies.dtype) or table.shape[1] < stop:
+        if (table.device, table.dtype) != (frequencies.device, dtype) or table.shape[1] < stop:
             with torch.inference_mode(False):  # a table made during inference must be usable in training
                 positions = torch.arange(2 * stop, device=frequencies.device, dtype=frequencies.dtype)
-                angles = torch.outer(positions, frequencies)
-                table = self._table = torch.stack((angles.sin(), angles.cos()))
-        sin, cos = table[:, start:stop]
-        return sin, cos
+                columns = self.columns(torch.outer(positions, frequencies))
+                table = self._table = torch.stack(columns).to(dtype)
+        first, second = table[:, start:stop]
+        return first, second
+
+
+def sin_and_cos(angles: Float[Tensor, "N W"]) -> tuple[Float[Tensor, "N W"], Float[Tensor, "N W"]]:
+    """Return the columns of `SinusoidalPositions`."""
+    return angles.sin(), angles.cos()
 
 
 class SinusoidalPositions(PositionVectors, kind="sinusoidal"):
@@ -100,11 +113,12 @@ class SinusoidalPositions(PositionVectors, kind="sinusoidal"):
 
     def __init__(self, *, d_model: int, merge: str, max_length: int | None) -> None:
         super().__init__(d_model=d_model, merge=merge, max_length=max_length)
-        self.sinusoids = SinusoidTable(d_model)
+        self.sinusoids = SinusoidTable(d_model, sin_and_cos)
         self.d_model = d_model
 
     def vectors(self, start: int, length: int) -> Float[Tensor, "N D"]:
-        return torch.stack(self.sinusoids(start, length), -1).flatten(1)[:, : self.d_model]
+        columns = self.sinusoids(start, length, self.sinusoids.frequencies.dtype)
+        return torch.stack(columns, -1).flatten(1)[:, : self.d_model]
 
 
 class LearnedPositions(PositionVectors, kind="learned"):
@@ -168,12 +182,18 @@ class RotaryPositions(RelativePositions, kind="rotary"):
 
     def __init__(self, *, num_heads: int, width: int, causal: bool) -> None:
         super().__init__()
-        self.sinusoids = SinusoidTable(width)
+        self.sinusoids = SinusoidTable(width, rotation_factors)
 
     def rotate(self, x: Float[Tensor, "B H N E"], start: int) -> Float[Tensor, "B H N E"]:
-        sin, cos = (part.to(x.dtype) for part in self.sinusoids(start, x.shape[2]))
-        a, b = x.chunk(2, -1)
-        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+        own, other = self.sinusoids(start, x.shape[2], x.dtype)
+        # (a, b) becomes (a cos − b sin, b cos + a sin).
+        return torch.addcmul(x * own, x.roll(x.shape[-1] // 2, -1), other)
+
+
+def rotation_factors(angles: Float[Tensor, "N W"]) -> tuple[Float[Tensor, "N E"], Float[Tensor, "N E"]]:
+    """Return the columns of `RotaryPositions`: the factors of an element and of its partner."""
+    sin, cos = angles.sin(), angles.cos()
+    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
 
 class ALiBi(RelativePositions, kind="alibi"):
