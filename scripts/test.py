@@ -77,7 +77,7 @@ def main() -> int:
     if what == "fast":
         return pytest(*FAST, SHAPES, *rest)
     if what is None and rest:
-        return pytest("-m", CI, SHAPES, *rest)
+        return pytest("-m", CI, *rest)
     with tempfile.TemporaryDirectory() as folder:
         reports = [Path(folder, name) for name in ("fast.json", "others.json")]
         fuzz = ["--fuzz-cases=3000"] if what == "full" else []
