@@ -53,6 +53,17 @@ def test_greedy_results_are_those_of_heed(tmp_path: Path, translate: Heed) -> No
     assert [each["alignment"] for each in found] == links
 
 
+def test_on_a_gpu_it_has_to_be_asked_for(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "model", transformer())
+    model = heed.load(path, device="cpu")
+    model.model.to("meta")
+    with pytest.raises(HeedError, match=r"^On a GPU, CTranslate2 is not faster\.$"):
+        to_ctranslate2.load_engine([path], model, required=False)
+    with pytest.raises(HeedError, match=r"^CTranslate2 cannot use the device meta\.$"):
+        to_ctranslate2.load_engine([path], model, required=True)
+    assert not (path / "ctranslate2").exists()
+
+
 def test_beam_search_does_not_depend_on_the_batch(tmp_path: Path) -> None:
     model = to_ctranslate2.load(write_run(tmp_path / "run", transformer()), device="cpu")
     together = model.translate(SENTENCES, n_best=3)

@@ -116,7 +116,7 @@ def add_engine_option(parser: "Parser") -> None:
         choices=("auto", "heed", "ctranslate2"),
         default="auto",
         help="what computes translations: heed's own code, or CTranslate2, which is faster and needs the extra export; "
-        "auto is CTranslate2 where it is installed and has the model and the search (default: %(default)s)",
+        "auto is CTranslate2 on CPUs, where it is installed and has the model and the search (default: %(default)s)",
     )
 
 

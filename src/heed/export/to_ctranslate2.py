@@ -52,6 +52,8 @@ class CTranslate2Engine(ExportedEngine):
         options = {"device_index": int(index or 0), "inter_threads": 1, "intra_threads": threads}
         try:
             self._translator = ctranslate2.Translator(str(folder), device=name, **options)
+            if name != "cpu":  # it looks for cuBLAS when it first multiplies
+                self._translator.translate_batch([[EOS_PIECE]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:
             raise HeedError(f"CTranslate2 cannot load {folder}: {error}") from error
         self._ids = {piece: id_ for id_, piece in enumerate(self.tokenizer.tgt_pieces(range(self.tokenizer.tgt_vocab)))}
@@ -176,7 +178,8 @@ def load(
 
     Args:
         paths, device, direction, options: see `heed.inference.loading.load`.
-        required: False: if CTranslate2 cannot translate, use heed's own engine, and say why in a line on stderr.
+        required: False: if CTranslate2 cannot translate, or not faster, use heed's own engine, and say why in a line on
+            stderr.
         search: changes to the model's search, see `build_search`.
 
     Raises:
@@ -188,7 +191,7 @@ def load(
     chosen = build_search(translator.saved_search, **search)
     try:
         check_search(chosen)
-        engine = _load_engine(paths, translator)
+        engine = load_engine(paths, translator, required=required)
     except HeedError as error:
         if required:
             raise HeedError(f"{error} Use --engine heed, heed's own engine.") from error
@@ -198,12 +201,18 @@ def load(
     return directed.with_engine(engine)
 
 
-def _load_engine(paths: Sequence[str | Path], translator: Translator) -> CTranslate2Engine:
-    """Return an engine with the model of a translator; raise a HeedError if CTranslate2 cannot compute it."""
+def load_engine(paths: Sequence[str | Path], translator: Translator, *, required: bool) -> CTranslate2Engine:
+    """Return an engine with the model of a translator.
+
+    Raises:
+        HeedError: if CTranslate2 cannot compute it, or is not ``required`` on its device.
+    """
     if len(paths) > 1:
         raise HeedError("CTranslate2 cannot translate with an ensemble.")
     require("ctranslate2")
     device = str(translator.model.device)
+    if device != "cpu" and not required:
+        raise HeedError("On a GPU, CTranslate2 is not faster.")
     if not device.startswith(("cpu", "cuda")):
         raise HeedError(f"CTranslate2 cannot use the device {device}.")
     folder = cached_export(Path(*paths), translator)
