@@ -126,6 +126,8 @@ def test_a_training_step(
             activation_checkpointing=False,
             compile=False,
             teacher_forcing=0.5 if alpha else 1.0,
+            guided_alignment=None,
+            guided_alignment_weight=0.0,
         ),
         optimizer=partial(MaskedSGD, defaults={"lr": 0.1}),
         schedule=lambda step: 1.0,

@@ -62,6 +62,8 @@ def build_module(
             activation_checkpointing=False,
             compile=False,
             teacher_forcing=teacher_forcing,
+            guided_alignment=None,
+            guided_alignment_weight=0.0,
         ),
         optimizer=partial(torch.optim.SGD, lr=0.1),
         schedule=Constant(warmup_steps=0),

@@ -132,7 +132,8 @@ class StepStream(IterableDataset[StepShard]):
 
         def batch(index: IntArray) -> Batch:
             multiple = planner.multiple
-            return collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora, multiple=multiple)
+            batch = collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora, multiple=multiple)
+            return replace(batch, index=torch.from_numpy(pairs.rows[index]))
 
         steps = planner.cut(pool, pairs)
         for number, step in enumerate(steps, start=pool.first_step):

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,8 @@ def write_run(
         extra["directions"] = [list(direction) for direction in corpus.directions]
     if alignment:
         extra["alignment"] = alignment["extraction"]
+    elif module.guide is not None:
+        extra["alignment"] = asdict(module.guide.extraction)
     model_folder.save(run.path / "model", model, tokenizer, extra=extra)
 
     facts = {

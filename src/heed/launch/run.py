@@ -42,6 +42,7 @@ from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
 from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.stopping import Pruning, Report
+from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loggers import closing
 from heed.training.module import TranslationModule
 from heed.training.trainer import resolve_precision
@@ -198,7 +199,10 @@ def assemble(
     model = build_model_on("cpu", parts["model"], **vocabulary(tokenizer))
     if config["init_from"]:
         model_folder.load_weights(model, model_folder.find(Path(config["init_from"])))
-    later = {name: parts[name] for name in ("optimizer", "schedule", "search")}
+    later: dict[str, Any] = {name: parts[name] for name in ("optimizer", "schedule", "search")}
+    if file := parts["module"].guided_alignment:
+        reverse = bool(config["data"].get("reverse"))
+        later["guide"] = GuidedAlignment(Path(file), corpus.train, tokenizer, model, reverse=reverse)
     module = TranslationModule(model, tokenizer, parts["module"], seed=config["seed"], metrics=metrics, **later)
     return trainer, module, data
 

@@ -23,6 +23,7 @@ from heed.data.batch import Batch
 from heed.data.datamodule import StepShard, TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Search
+from heed.errors import HeedError
 from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
 from heed.inference.translator import Translator
 from heed.kernels import Consistency
@@ -31,6 +32,7 @@ from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInter
 from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.resume import check_resumable
 from heed.training.compilation import compiled_decode_hidden
+from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loss import cross_entropy, cut_second_passes, two_pass_loss, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
 from heed.training.nonfinite import DivergedError, SkippedSteps, clip_gradients, step_if_finite
@@ -52,6 +54,8 @@ class TrainingOptions:
         compile: train with kernels made by torch.compile.
         teacher_forcing: the probability that a decoder input is the gold token and not the model's own prediction, or a
             function that returns it by optimizer step from 0, such as those of `heed.training.scheduled_sampling`.
+        guided_alignment: file of word alignments that an attention head learns (`GuidedAlignment`); None: no such file.
+        guided_alignment_weight: factor on the loss of that head.
     """
 
     label_smoothing: UnitInterval
@@ -64,6 +68,12 @@ class TrainingOptions:
     activation_checkpointing: bool
     compile: bool
     teacher_forcing: Probability | Callable[[int], float]
+    guided_alignment: str | None
+    guided_alignment_weight: NotNegative
+
+    def __post_init__(self) -> None:
+        if self.guided_alignment and self.compile:
+            raise HeedError("module.compile=true cannot train with module.guided_alignment: leave one of them out.")
 
     def gold_probability(self, step: int) -> float:
         """Return the value of ``teacher_forcing`` at an optimizer step."""
@@ -110,6 +120,7 @@ class TranslationModule(L.LightningModule):
         search: Search,
         seed: AtLeast0,
         metrics: Mapping[str, Metric] | None = None,
+        guide: GuidedAlignment | None = None,
     ) -> None:
         """
         Args:
@@ -118,6 +129,7 @@ class TranslationModule(L.LightningModule):
             search: for the final scores.
             seed: of dropout.
             metrics: further metrics of every validation and test, by name.
+            guide: alignments that an attention head learns.
         """
         super().__init__()
         self.automatic_optimization = False
@@ -133,6 +145,7 @@ class TranslationModule(L.LightningModule):
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
         self.seed = seed
         self.metrics = dict(metrics or {})
+        self.guide = guide
         self.skipped = SkippedSteps(limit=options.max_skipped_steps)
         self.training_began = False
         """Whether training has started, after restoring a checkpoint if there is one."""
@@ -272,9 +285,17 @@ class TranslationModule(L.LightningModule):
             src, tgt_in = (cut_second_passes(each, options.cut_probability) for each in (src, tgt_in))
         # Without padding, a GPU can take its fastest attention, which knows no masks.
         mask = src_mask if batch.has_src_padding else None
-        hidden = self.decode_hidden(src, mask, tgt_in, src_lengths=src_lengths)
+        guidance: float | Tensor = 0.0
+        if self.guide is None:
+            hidden = self.decode_hidden(src, mask, tgt_in, src_lengths=src_lengths)
+        else:
+            memory = self.model.encode(src, mask, src_lengths=src_lengths)
+            hidden, attention, _ = self.model.run_decoder(tgt_in, self.model.start(memory), maps=True)
+            assert attention is not None
+            assert attention.cross is not None
+            guidance = options.guided_alignment_weight * self.guide.loss(attention.cross, batch)
         parts = [loss_of(hidden, batch.tgt_out, positions) for positions in batch.tgt_positions]
-        return torch.stack([loss for loss, _ in parts]).sum(), torch.stack([nll for _, nll in parts])
+        return torch.stack([loss for loss, _ in parts]).sum() + guidance, torch.stack([nll for _, nll in parts])
 
     def _decoder_inputs(self, batch: Batch) -> Tensor:
         """Return the target inputs: gold tokens, or with ``module.teacher_forcing`` below 1 some predictions."""

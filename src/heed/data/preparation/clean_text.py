@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from heed.data.arrow import new_arrow_file
@@ -29,6 +31,8 @@ from heed.data.text import Advance, Block, Source
 from heed.errors import HeedError
 from heed.files import replacing, write_file
 from heed.progress import progress_bar
+
+Number = TypeVar("Number", bound=np.generic)
 
 SCHEMA = pa.schema([("row", pa.int64()), ("digest", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())])
 """The clean pairs of a block, in the order of the text: position, digest and both sides."""
@@ -85,9 +89,14 @@ class CleanText:
             pairs = clean.take(pa.array(rows[chosen][inside] - first))
             return Block(pairs["src"].to_pylist(), pairs["tgt"].to_pylist()), keys[chosen][inside]
 
+    def lines(self) -> Rows:
+        """Return the place in the text of each selected pair, in the order of the stored pairs: that of their keys."""
+        rows, keys = self._selection
+        return _read_column(self.folder, self.blocks, "row", np.int64)[rows][np.argsort(keys)]
+
     def digests(self) -> Digests:
         """Return the sorted digests of all clean pairs, including duplicates."""
-        return np.sort(_read_digests(self.folder, self.blocks))
+        return np.sort(_read_column(self.folder, self.blocks, "digest", np.uint64))
 
 
 def write_clean_text(
@@ -119,7 +128,7 @@ def write_clean_text(
         cleaned = list(workers.map(tasks(bar.update)))
     if not total:
         raise HeedError(f"{', '.join(source.name for source in sources)}: no sentences.")
-    digests = _read_digests(folder, range(len(cleaned)))
+    digests = _read_column(folder, range(len(cleaned)), "digest", np.uint64)
     selected = rules.select(digests, [text.digests() for text in heavier])
     with replacing(folder / SELECTION) as file, file.open("wb") as stream:
         np.save(stream, np.stack([selected.rows.view(np.uint64), selected.keys]))
@@ -196,12 +205,12 @@ def _open_block(folder: Path, number: int) -> Iterator[pa.RecordBatch]:
         yield pa.ipc.open_file(mapped).get_batch(0)
 
 
-def _read_digests(folder: Path, numbers: Sequence[int]) -> Digests:
-    """Return the digests of the clean pairs of all blocks, in the order of the text."""
-    found = [np.zeros(0, np.uint64)]
+def _read_column(folder: Path, numbers: Sequence[int], name: str, dtype: type[Number]) -> npt.NDArray[Number]:
+    """Return a column of the clean pairs of all blocks, in the order of the text."""
+    found = [np.zeros(0, dtype)]
     for number in numbers:
         with _open_block(folder, number) as clean:
-            found.append(clean["digest"].to_numpy().copy())
+            found.append(clean[name].to_numpy().copy())
     return np.concatenate(found)
 
 

@@ -1,0 +1,110 @@
+"""Guided alignment: a head of the cross-attention learns given word alignments (Chen et al. 2016; Garg et al. 2019)."""
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from heed.data.batch import Batch
+from heed.data.formats.files import read_lines
+from heed.data.text import BLOCK
+from heed.data.tokenizer import Tokenizer
+from heed.data.training_texts import TrainingTexts
+from heed.errors import HeedError
+from heed.evaluation.alignment import Extraction, parse_pharaoh
+from heed.models.seq2seq import Seq2Seq
+from heed.symbols import EOS_PIECE, PAD_PIECE, WORD_START
+
+MOST_WORDS = 2**16
+"""Words of a sentence that can be linked."""
+
+
+class GuidedAlignment:
+    """The alignments of the training pairs, and a loss that makes an attention head follow them.
+
+    The head is the first of the second last decoder layer (Garg et al. 2019, §4.2), or an RNN's attention. Its row that
+    predicts a subword is compared with the uniform distribution over the subwords of the linked source words.
+
+    Args:
+        file: alignments in Pharaoh format, with a line for each pair of the text that is trained on, before cleaning.
+        reverse: whether the text is used swapped; the file is not.
+
+    Raises:
+        HeedError: if the file does not fit the text, there are several texts or directions, or the model has no
+            cross-attention.
+    """
+
+    def __init__(
+        self, file: Path, texts: TrainingTexts, tokenizer: Tokenizer, model: Seq2Seq, *, reverse: bool
+    ) -> None:
+        if "cross" not in model.attention_heads:
+            raise HeedError("module.guided_alignment needs a model with cross-attention.")
+        if texts.is_mixture or len(texts.directions) > 1:
+            raise HeedError("module.guided_alignment needs a single training text of one direction.")
+        layers, _ = model.attention_heads["cross"]
+        self.extraction = Extraction(layer=max(1, layers - 1), head=1, row="output")
+        """The map that gives the trained model's alignments."""
+        by_line = _read_links(file, texts.texts[0].report.total, reverse=reverse)
+        self._links = [by_line[line] for line in texts.texts[0].clean.lines()]
+        self._src_words = Vocabulary(tokenizer.src_pieces(range(tokenizer.src_vocab)))
+        self._tgt_words = Vocabulary(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
+
+    def targets(self, batch: Batch) -> Float[Tensor, "B T S"]:
+        """Return the distribution over source positions for each target position, zeros where nothing is linked."""
+        src, tgt = self._src_words.of(batch.src), self._tgt_words.of(batch.tgt_out)
+        shares = np.zeros((*tgt.shape, src.shape[1]), np.float32)
+        for row, pair in enumerate(batch.index.tolist()):
+            for i, j in self._links[pair]:
+                shares[row] += (tgt[row] == j)[:, None] & (src[row] == i)
+        return torch.from_numpy(shares / shares.sum(2, keepdims=True).clip(1))
+
+    def loss(self, cross: Float[Tensor, "L H R T S"], batch: Batch) -> Float[Tensor, ""]:
+        """Return −Σ_t Σ_s G_ts log A_ts of the head's attention A and the targets G, summed over the sentences.
+
+        Args:
+            cross: attention of the batch, or of one in which every sentence is repeated; then the mean is taken.
+        """
+        weights = cross[self.extraction.layer - 1, 0].float()
+        targets = self.targets(batch).to(weights.device)
+        passes = len(weights) // len(targets)
+        logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+        return -(targets.repeat_interleave(passes, 0) * logs).sum() / passes
+
+
+def _read_links(file: Path, pairs: int, *, reverse: bool) -> list[npt.NDArray[np.uint16]]:
+    """Return the links of each pair, "N 2": source word, target word. Raise a HeedError if a line is wrong."""
+    lines = read_lines(file, lambda _: None)
+    links: list[npt.NDArray[np.uint16]] = []
+    while block := list(islice(lines, BLOCK)):
+        lengths = [(MOST_WORDS, MOST_WORDS)] * len(block)
+        golds = parse_pharaoh(block, lengths, name=str(file), first_index=0, drop_outside=True)
+        links += [
+            np.array(sorted(gold.possible), np.uint16).reshape(-1, 2)[:, :: -1 if reverse else 1] for gold in golds
+        ]
+    if len(links) != pairs:
+        raise HeedError(
+            f"{file} has {len(links):,} lines for {pairs:,} training pairs: give one line of links for each pair."
+        )
+    return links
+
+
+class Vocabulary:
+    """Finds the words of subwords.
+
+    Args:
+        pieces: of the vocabulary.
+    """
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self._starts = np.array([piece.startswith(WORD_START) for piece in pieces])
+        self._has_text = np.array([piece not in (PAD_PIECE, EOS_PIECE, WORD_START) for piece in pieces])
+
+    def of(self, ids: Int[Tensor, "B N"]) -> npt.NDArray[np.int64]:
+        """Return the index of the word of each subword "B N"; -1 for subwords without text."""
+        numbers = ids.cpu().numpy()
+        return np.where(self._has_text[numbers], self._starts[numbers].cumsum(1) - 1, -1)
