@@ -109,7 +109,7 @@ def test_the_loss_is_the_cross_entropy_of_the_chosen_head(
     ("lines", "why"),
     [
         (["0-0"] * 199, r"links\.txt has 199 lines for 200 training pairs: "),
-        (["0-0"] * 3 + ["0:0"], r"^Line 4 of .*links\.txt: '0:0' is not a link"),
+        (["0-0"] * 3 + ["0:0"], r"links\.txt, line 4: '0:0' is not a link such as 0-0\.$"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(

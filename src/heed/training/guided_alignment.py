@@ -1,7 +1,7 @@
 """Guided alignment: a head of the cross-attention learns given word alignments (Chen et al. 2016; Garg et al. 2019)."""
 
+import re
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +12,15 @@ from torch import Tensor
 
 from heed.data.batch import Batch
 from heed.data.formats.files import read_lines
-from heed.data.text import BLOCK
 from heed.data.tokenizer import Tokenizer
 from heed.data.training_texts import TrainingTexts
 from heed.errors import HeedError
-from heed.evaluation.alignment import Extraction, parse_pharaoh
+from heed.evaluation.alignment import Extraction
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS_PIECE, PAD_PIECE, WORD_START
 
-MOST_WORDS = 2**16
-"""Words of a sentence that can be linked."""
+LINK = re.compile(r"(\d{1,4})[-?p](\d{1,4})")
+"""Source word and target word; a possible link is learned like a sure one."""
 
 
 class GuidedAlignment:
@@ -78,14 +77,13 @@ class GuidedAlignment:
 
 def _read_links(file: Path, pairs: int, *, reverse: bool) -> list[npt.NDArray[np.uint16]]:
     """Return the links of each pair, "N 2": source word, target word. Raise a HeedError if a line is wrong."""
-    lines = read_lines(file, lambda _: None)
-    links: list[npt.NDArray[np.uint16]] = []
-    while block := list(islice(lines, BLOCK)):
-        lengths = [(MOST_WORDS, MOST_WORDS)] * len(block)
-        golds = parse_pharaoh(block, lengths, name=str(file), first_index=0, drop_outside=True)
-        links += [
-            np.array(sorted(gold.possible), np.uint16).reshape(-1, 2)[:, :: -1 if reverse else 1] for gold in golds
-        ]
+    links = []
+    for number, line in enumerate(read_lines(file, lambda _: None), start=1):
+        found = [LINK.fullmatch(word) for word in line.split()]
+        if not all(found):
+            raise HeedError(f"{file}, line {number:,}: {line.split()[found.index(None)]!r} is not a link such as 0-0.")
+        words = [[int(word) for word in match.groups()] for match in found if match]
+        links.append(np.array(words, np.uint16).reshape(-1, 2)[:, :: -1 if reverse else 1])
     if len(links) != pairs:
         raise HeedError(
             f"{file} has {len(links):,} lines for {pairs:,} training pairs: give one line of links for each pair."
