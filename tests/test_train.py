@@ -214,6 +214,15 @@ def test_fine_tuning_starts_from_a_finished_model(run: Run, files: list[str]) ->
 
 
 @pytest.mark.full
+def test_a_start_from_both_directions_without_tags(run: Run, files: list[str]) -> None:
+    limits = [*files, *TINY["transformer"], *LIMITS, "trainer.max_steps=2", "trainer.validate_every=2"]
+    start = run("start", *limits, "data.both_directions=untagged", "module.simcut=3")
+    assert model_folder.load(start).tokenizer.tags == ()
+    folder = run("one", *limits, f"init_from={start}", "module.simcut=3")
+    scores = json.loads((folder / "results.json").read_text())["initial_scores"]["valid"]
+    assert scores["loss"] == pytest.approx(json.loads((start / "results.json").read_text())["valid"]["loss"])
+
+
 def test_one_model_of_both_directions(run: Run, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     search = ["search=mbr", "search.samples=3", "search.beam=2", "search.max_length_factor=1.0"]
     folder = run(

@@ -228,12 +228,16 @@ def published(name: str, rows: list[str], columns: list[str]) -> Drawing:
 
 
 def curves(name: str, rows: list[str], columns: list[str]) -> Drawing:
-    """Draw columns of a table as curves over its first column, on a logarithmic axis if that has a wide range."""
+    """Draw columns of a table as curves over its first column, on a logarithmic axis if that has a wide range.
+
+    A value may be missing.
+    """
     content = load(name)
     x, *_ = content["columns"]
-    xs = [float(content["rows"][row][x]) for row in rows]
-    lines = {column: [float(content["rows"][row][column]) for row in rows] for column in columns}
-    scale = linear(number for line in lines.values() for number in line)
+    found = [content["rows"][row] for row in rows]
+    xs = [float(row[x]) for row in found]
+    lines = [[(float(row[x]), float(row[column])) for row in found if column in row] for column in columns]
+    scale = linear(value for line in lines for _, value in line)
     is_wide = max(xs) > 20 * min(xs) > 0
     across = Scale(min(xs) / 1.3, max(xs), is_log=True, marked=xs) if is_wide else Scale(min(0, *xs), max(xs))
     bottom = 240.0
@@ -249,14 +253,14 @@ def curves(name: str, rows: list[str], columns: list[str]) -> Drawing:
         drawing.parts.append(f'<line x1="{START}%" x2="{END}%" y1="{y:g}" y2="{y:g}" class="grid"/>')
         drawing.height = y - LINE / 2
         drawing.text(f"{tick:g}", x=100, kind="value soft")
-    for series, line in enumerate(lines.values()):
-        points = " ".join(f"{across(at):g},{down(value):g}" for at, value in zip(xs, line, strict=True))
+    for series, line in enumerate(lines):
+        points = " ".join(f"{across(at):g},{down(value):g}" for at, value in line)
         drawing.parts.append(
             f'<svg y="{top:g}" width="100%" height="{bottom:g}" viewBox="0 0 100 {bottom:g}"'
             ' preserveAspectRatio="none">'
             f'<polyline points="{points}" class="curve side-{series}"/></svg>'
         )
-        for at, value in zip(xs, line, strict=True):
+        for at, value in line:
             drawing.height = top + down(value) - TRACK / 2
             drawing.mark(across(at), series)
     drawing.height = top + bottom

@@ -51,6 +51,8 @@ class Corpus:
     """Test sets by name."""
     max_eval_tokens: int | None
     """Largest accepted length of a validation or test sentence, in tokens of either side; None: no limit."""
+    has_tags: bool = True
+    """Whether a tag tells the target language, if there are several."""
 
     @property
     def src_lang(self) -> str:
@@ -83,7 +85,7 @@ class Corpus:
     def tags(self) -> tuple[str, ...]:
         """The language tags, starting with the first direction's; empty with a single target language."""
         tags = tuple(dict.fromkeys(direction.tag for direction in self.directions))
-        return tags if len(tags) > 1 else ()
+        return tags if self.has_tags and len(tags) > 1 else ()
 
     @property
     def all_tags(self) -> tuple[str, ...]:

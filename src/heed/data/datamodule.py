@@ -222,6 +222,8 @@ class TranslationData(L.LightningDataModule):
             self._check_lengths(name)
         stores = [part.encode(tokenizer) for part in corpus.train.texts]
         self.train = TrainingPairs(_views(corpus, tokenizer, stores))
+        if any(view.swapped for view in self.train.views) and not tokenizer.joint:
+            raise HeedError("data.both_directions needs one vocabulary for both languages: set tokenizer.joint=true.")
         tags = max(len(view.tags) for view in self.train.views)
         src, tgt, pair = np.max([store.longest for store in stores], axis=0).tolist()
         if any(view.swapped for view in self.train.views):
