@@ -236,7 +236,7 @@ def curves(name: str, rows: list[str], columns: list[str]) -> Drawing:
     x, *_ = content["columns"]
     found = [content["rows"][row] for row in rows]
     xs = [float(row[x]) for row in found]
-    lines = [[(float(row[x]), float(row[column])) for row in found if column in row] for column in columns]
+    lines = [[(float(row[x]), float(row[column])) for row in found if row[column] is not None] for column in columns]
     scale = linear(value for line in lines for _, value in line)
     is_wide = max(xs) > 20 * min(xs) > 0
     across = Scale(min(xs) / 1.3, max(xs), is_log=True, marked=xs) if is_wide else Scale(min(0, *xs), max(xs))

@@ -74,7 +74,10 @@ def claims_page() -> str:
         number_table({"a": {"b": Values([1.0, 2.0])}}),
     ]
     findings = [
-        (Claim(name, "A claim", "How", {}, lambda _: None), Finding(name == "a", "Summary", {}, figures))  # type: ignore[arg-type,return-value]
+        (
+            Claim(name, "A claim", "How", {}, lambda _: None),
+            Finding(name == "a", "Summary", {}, table=(), figures=figures),
+        )  # type: ignore[arg-type,return-value]
         for name in ("a", "b")
     ]
     return render_claims(findings, ["A fact."])
