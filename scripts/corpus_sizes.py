@@ -19,27 +19,28 @@ from typing import Any
 from trainings import ROOT, train
 
 RESULTS = ROOT / "docs" / "results" / "corpus_sizes.json"
+COLUMNS = {
+    "pairs": "training pairs",
+    "corpus": "corpus",
+    "transformer": "transformer",
+    "rnn": "RNN",
+    "transformer_minutes": "minutes, transformer",
+    "rnn_minutes": "minutes, RNN",
+}
 
 
 def write(rows: Mapping[str, Mapping[str, Any]], machine: str) -> None:
     """Write docs/results/corpus_sizes.json."""
     content: dict[str, Any] = {
         "what": "The default models by the size of their training text, English-German: BLEU on the test set (of "
-        "Multi30k: test_2016_flickr), beam search, and minutes of training.",
+        "Multi30k: test_2016_flickr), beam search, and minutes of training beside other programs.",
         "command": "python scripts/corpus_sizes.py --runs RUNS --name NAME --pairs N … data.root=DIR",
         "machine": machine,
         "date": date.today().isoformat(),
         "seeds": "1",
         "spread": "one run each",
-        "columns": {
-            "pairs": "training pairs",
-            "corpus": "corpus",
-            "transformer": "transformer",
-            "rnn": "RNN",
-            "transformer_minutes": "minutes, transformer",
-            "rnn_minutes": "minutes, RNN",
-        },
-        "rows": rows,
+        "columns": COLUMNS,
+        "rows": dict(sorted(rows.items(), key=lambda item: item[1]["pairs"])),
         "values": {},
     }
     RESULTS.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -61,7 +62,8 @@ def main() -> None:
             run = arguments.runs.resolve() / f"{arguments.name}-{pairs}-{model}"
             results = train(run, f"model={model}", f"data.max_train={pairs}", *arguments.corpus)
             bleu, minutes = results["tests"]["test"]["bleu"], results["train_seconds"] / 60
-            row = rows.setdefault(f"{arguments.name}_{pairs}", {"pairs": pairs, "corpus": arguments.name})
+            row = rows.setdefault(f"{arguments.name}_{pairs}", dict.fromkeys(COLUMNS))
+            row |= {"pairs": pairs, "corpus": arguments.name}
             row |= {model: round(bleu, 1), f"{model}_minutes": round(minutes)}
             print(f"{pairs:>8,} pairs  {model:<12} BLEU {bleu:5.1f}  {minutes:4.0f} minutes", flush=True)
             write(rows, arguments.machine)
