@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,11 +46,10 @@ def tokenizer(text: tuple[ParallelText, list[str]], tmp_path: Path) -> Tokenizer
 def guide(file: Path, text: ParallelText, tokenizer: Tokenizer, **options: Any) -> tuple[GuidedAlignment, Pairs]:
     """Return the guide of a model with three decoder layers, and the training pairs."""
     cleaned = training_text(text, file.parent / "cache", **options)
-    model: Any = SimpleNamespace(attention_heads={"cross": (3, 2)})
     stored = cleaned.encode(tokenizer)
     (batch,) = stored.batches
     rows = np.arange(len(stored))
-    return GuidedAlignment(file, only_text(cleaned), tokenizer, model, reverse=False), Pairs(
+    return GuidedAlignment(file, only_text(cleaned), tokenizer, {"cross": (3, 2)}, reverse=False), Pairs(
         rows, batch["src"], batch["tgt"]
     )
 
@@ -128,9 +126,8 @@ def test_what_cannot_be_guided_is_refused(
     both = Direction("en", "de"), Direction("de", "en")
     with pytest.raises(HeedError, match="a single training text of one direction"):
         guide(file, text[0], tokenizer, directions=both)
-    blind: Any = SimpleNamespace(attention_heads={})
     with pytest.raises(HeedError, match="a model with cross-attention"):
-        GuidedAlignment(file, only_text(training_text(text[0], tmp_path)), tokenizer, blind, reverse=False)
+        GuidedAlignment(file, only_text(training_text(text[0], tmp_path)), tokenizer, {}, reverse=False)
 
 
 @pytest.mark.parametrize("family", ["transformer", pytest.param("rnn", marks=pytest.mark.full)])

@@ -202,7 +202,7 @@ def assemble(
     later: dict[str, Any] = {name: parts[name] for name in ("optimizer", "schedule", "search")}
     if file := parts["module"].guided_alignment:
         reverse = bool(config["data"].get("reverse"))
-        later["guide"] = GuidedAlignment(Path(file), corpus.train, tokenizer, model, reverse=reverse)
+        later["guide"] = GuidedAlignment(Path(file), corpus.train, tokenizer, model.attention_heads, reverse=reverse)
     module = TranslationModule(model, tokenizer, parts["module"], seed=config["seed"], metrics=metrics, **later)
     return trainer, module, data
 

@@ -16,7 +16,7 @@ from heed.data.tokenizer import Tokenizer
 from heed.data.training_texts import TrainingTexts
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction
-from heed.models.seq2seq import Seq2Seq
+from heed.layers.edits import Heads
 from heed.symbols import EOS_PIECE, PAD_PIECE, WORD_START
 
 LINK = re.compile(r"(\d{1,4})[-?p](\d{1,4})")
@@ -31,6 +31,7 @@ class GuidedAlignment:
 
     Args:
         file: alignments in Pharaoh format, with a line for each pair of the text that is trained on, before cleaning.
+        heads: the attention of the model.
         reverse: whether the text is used swapped; the file is not.
 
     Raises:
@@ -38,14 +39,12 @@ class GuidedAlignment:
             cross-attention.
     """
 
-    def __init__(
-        self, file: Path, texts: TrainingTexts, tokenizer: Tokenizer, model: Seq2Seq, *, reverse: bool
-    ) -> None:
-        if "cross" not in model.attention_heads:
+    def __init__(self, file: Path, texts: TrainingTexts, tokenizer: Tokenizer, heads: Heads, *, reverse: bool) -> None:
+        if "cross" not in heads:
             raise HeedError("module.guided_alignment needs a model with cross-attention.")
         if texts.is_mixture or len(texts.directions) > 1:
             raise HeedError("module.guided_alignment needs a single training text of one direction.")
-        layers, _ = model.attention_heads["cross"]
+        layers, _ = heads["cross"]
         self.extraction = Extraction(layer=max(1, layers - 1), head=1, row="output")
         """The map that gives the trained model's alignments."""
         by_line = _read_links(file, texts.texts[0].report.total, reverse=reverse)
