@@ -52,7 +52,7 @@ class Corpus:
     max_eval_tokens: int | None
     """Largest accepted length of a validation or test sentence, in tokens of either side; None: no limit."""
     has_tags: bool = True
-    """Whether a tag tells the target language, if there are several."""
+    """Whether sources start with a language tag if there are several target languages."""
 
     @property
     def src_lang(self) -> str:

@@ -61,8 +61,8 @@ class CorpusOptions:
             )
         if self.both_directions == "untagged" and len({text.direction for text in train}) > 1:
             raise HeedError(
-                "data.both_directions=untagged is for two languages, of which the source tells the target: set "
-                "data.both_directions=true."
+                "data.both_directions=untagged needs texts of the same two languages, because no tag says the target "
+                "language: set data.both_directions=true."
             )
         # Compare with whole sets, so that the training text does not depend on `max_eval`.
         texts = TrainingTexts(self._select(train, [*valid, *tests.values()]), temperature)
