@@ -67,7 +67,7 @@ def find_device(name: str | None) -> torch.device:
         HeedError: if the device cannot be used.
     """
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.ones(1, device=device).add(1).item()
@@ -75,4 +75,8 @@ def find_device(name: str | None) -> torch.device:
     except (RuntimeError, AssertionError, ValueError, TypeError, ImportError, AttributeError) as error:
         reason = " ".join(str(error).split()).partition(". ")[0][:200]
         raise HeedError(f"{argument('device', name)} cannot be used: {reason}.") from error
+    if device.type == "cuda":
+        # Results of fp32, equal to the CPU's: training allows TF32, and cuDNN's recurrent layers use it by default.
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
     return device

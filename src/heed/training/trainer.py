@@ -138,6 +138,7 @@ def choose_gpu_kernels() -> None:
     """Choose, for this process, the kernels with which training is fastest on a GPU."""
     # Products of fp32 numbers in TF32, which has the exponents of fp32 and 10 bits of mantissa.
     torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = True
     # cuDNN's attention spends 0.1 s and more on a plan for each new shape, and most batches have a new shape.
     torch.backends.cuda.enable_cudnn_sdp(False)
 
