@@ -51,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (Exception, JobFailedError) as raised:
         error: BaseException = raised.args[0] if isinstance(raised, JobFailedError) else raised
         if (message := explain_error(error, overrides=sys.argv[1:])) is None:
+            if error is raised:
+                raise  # with the exception that was handled before, such as the one that made Lightning clean up
             raise error from error.__cause__
         print(f"{program.name()}: {message}", file=sys.stderr)
         sys.exit(2)
