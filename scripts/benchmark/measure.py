@@ -66,6 +66,12 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def anonymous_mib() -> float:
+    """Return the resident memory of this process without that of mapped files, in MiB (Linux)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("RssAnon:")[2].split()[0]) / 1024
+
+
 def resident_mib(process: int | Literal["self"] = "self") -> float:
     """Return the resident memory of a process, in MiB (Linux)."""
     pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])

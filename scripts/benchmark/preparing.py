@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from lightning.pytorch.callbacks import Callback
 
-from benchmark.measure import resident_mib
+from benchmark.measure import anonymous_mib, resident_mib
 from benchmark.peers import in_new_process
 
 VOCABULARY = 50_000
@@ -86,8 +86,8 @@ def _train_once(options: list[str], scratch: Path) -> dict[str, float]:
     with TemporaryDirectory(dir=scratch) as folder:
         found = in_new_process(_train, options, Path(folder), time.time())
     print(
-        f"train: first step after {found['start_seconds']:.1f} s, then {found['resident_mib']:,.0f} MiB and "
-        f"{found['tokens_per_second']:,.0f} tokens/s",
+        f"train: first step after {found['start_seconds']:.1f} s, then {found['anonymous_mib']:,.0f} MiB (with "
+        f"mapped files {found['resident_mib']:,.0f} MiB) and {found['tokens_per_second']:,.0f} tokens/s",
         flush=True,
     )
     return found
@@ -122,6 +122,7 @@ class _Clock(Callback):  # type: ignore[misc]
         if trainer.global_step == self.steps:
             self.found["tokens_per_second"] = round(self._tokens / (time.perf_counter() - self._start))
             self.found["resident_mib"] = round(resident_mib())
+            self.found["anonymous_mib"] = round(anonymous_mib())
 
 
 def _train(options: Sequence[str], folder: Path, begin: float) -> dict[str, float]:
