@@ -6,7 +6,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 from lightning.pytorch.callbacks import Callback, LambdaCallback
 from safetensors.torch import load_file
 
