@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -51,10 +52,9 @@ class Sampler:
         Raises:
             HeedError: if the process was killed.
         """
-        if self._process is None:
-            self._process = start_pool(1, _start_drawing, self.tokenizer.models, self.rate, self.noises)
-        submit = self._process.submit
-        drawing = ((pool, submit(_draw, seed, pairs, texts)) for pool, seed, pairs, texts in pools)
+        self._process = self._process or start_pool(1)
+        draw, submit = partial(_draw, self.tokenizer.models, self.rate, self.noises), self._process.submit
+        drawing = ((pool, submit(draw, seed, pairs, texts)) for pool, seed, pairs, texts in pools)
         try:
             for pool, drawn in ahead(drawing, AHEAD):
                 yield pool, drawn.result()
@@ -112,18 +112,18 @@ def with_noise(noises: Sequence[Noise | None], tokenizer: Tokenizer, pairs: Pair
 
 # ---- the separate process
 
-_drawing: tuple[Tokenizer, Sequence[BPEDropout], Sequence[Noise | None]]
-"""The tokenizer, the BPE-dropout and the noise of this process."""
 
-
-def _start_drawing(models: Sequence[bytes], rate: float, noises: Sequence[Noise | None]) -> None:
-    global _drawing
+@cache
+def _load(models: tuple[bytes, ...], rate: float) -> tuple[Tokenizer, Sequence[BPEDropout]]:
+    """Return the tokenizer and the BPE-dropout of source and target. They are built once."""
     tokenizer = Tokenizer(models, threads=1)
-    _drawing = tokenizer, dropouts(tokenizer, rate), noises
+    return tokenizer, dropouts(tokenizer, rate)
 
 
-def _draw(seed: str, pairs: Pairs, texts: IntArray) -> Pairs:
-    tokenizer, dropout, noises = _drawing
+def _draw(
+    models: tuple[bytes, ...], rate: float, noises: Sequence[Noise | None], seed: str, pairs: Pairs, texts: IntArray
+) -> Pairs:
+    tokenizer, dropout = _load(models, rate)
     if any(noises):
         pairs = with_noise(noises, tokenizer, pairs, texts, seed)
     return segment(dropout, pairs, seed)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,14 @@ class CleaningReport:
     """Dropped pairs by rule, in the order of ``RULES``."""
     examples: Mapping[str, list[DroppedPair]]
     """The first dropped pairs by rule."""
+    chars: int
+    """Characters of both sides of the pairs that no rule for single pairs drops."""
+
+    @classmethod
+    def load(cls, content: Mapping[str, Any]) -> "CleaningReport":
+        """Return the report with these fields, from a JSON file."""
+        examples = {rule: [DroppedPair(*pair) for pair in pairs] for rule, pairs in content["examples"].items()}
+        return cls(content["total"], content["dropped"], examples, content["chars"])
 
     @property
     def kept(self) -> int:
@@ -134,7 +142,7 @@ class Rules:
         if self.cleaning.drop_empty:
             mark("empty", shorter == 0)
         if self.cleaning.drop_placeholders:
-            has_word = [np.fromiter((_has_word(text) for text in side), np.bool_, len(side)) for side in (src, tgt)]
+            has_word = [np.array([any(map(str.isalnum, text)) for text in side], np.bool_) for side in (src, tgt)]
             mark("placeholder", has_word[0] != has_word[1])
         if self.cleaning.max_chars is not None:
             mark("too long", longer > self.cleaning.max_chars)
@@ -176,11 +184,6 @@ class Rules:
         by_row = np.argsort(rows)
         duplicates = np.sort(order[~is_first])[: EXAMPLES_PER_RULE if self.cleaning.drop_duplicates else 0]
         return Selected(rows[by_row], keys[by_row], bound, dropped, duplicates)
-
-
-def _has_word(text: str) -> bool:
-    """Return whether the text has a letter or a digit."""
-    return any(map(str.isalnum, text))
 
 
 def _truncate(text: str, width: int = 40) -> str:

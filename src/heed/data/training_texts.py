@@ -73,7 +73,7 @@ class TrainingTexts:
         that its memory is freed.
         """
         weights, counts = self.weights, WordCounts()
-        with Workers.started(max(part.preparation.workers_for(part.clean.chars) for part in self.texts)) as workers:
+        with Workers(max(part.preparation.workers_for(part.report.chars) for part in self.texts)) as workers:
             for part, weight in zip(self.texts, weights, strict=True):
                 counts.update(part.count_words(max(1, round(at_most * weight / sum(weights))), workers))
             (result,) = workers.map([partial(function, counts)])

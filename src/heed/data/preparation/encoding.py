@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from heed.data.arrow import new_arrow_file
 from heed.data.cleaning import DIGEST_LIMIT
 from heed.data.pairs import batch_rows, chunk_size, describe_pairs, shard_file
-from heed.data.preparation.clean_text import CleanText
+from heed.data.preparation.clean_text import CleanText, write_arrow
 from heed.data.preparation.workers import Workers
 from heed.data.tokenizer import Tokenizer
 from heed.progress import progress_bar
@@ -50,8 +49,7 @@ def _write_shard(file: Path, text: Path, models: Sequence[bytes], low: int, high
         digests.append(own)
     order = np.argsort(np.concatenate(digests), kind="stable")
     pairs = pa.Table.from_batches(batches).take(pa.array(order)).combine_chunks()
-    with new_arrow_file(file, pairs.schema) as writer:
-        writer.write_table(pairs, max_chunksize=batch_rows(chunk))
+    write_arrow(file, pairs, batch_rows(chunk))
     return len(pairs)
 
 

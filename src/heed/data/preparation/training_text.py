@@ -32,16 +32,17 @@ ROOM = 1.2
 
 
 @validated("data.preparation.")
+@dataclass(kw_only=True)
 class Preparation:
     """How training text is prepared. conf/data/preparation/default.yaml explains the options."""
 
-    def __init__(self, *, num_proc: AtLeast1 | Literal["auto"], wait_minutes: Positive) -> None:
-        self.processes = usable_cores() if num_proc == "auto" else num_proc
-        self.wait_minutes = wait_minutes
+    num_proc: AtLeast1 | Literal["auto"]
+    wait_minutes: Positive
 
     def workers_for(self, size: int) -> int:
         """Return the number of worker processes for a text of ``size`` bytes; 0 for a small text."""
-        return 0 if size <= SMALL else self.processes
+        processes = usable_cores() if self.num_proc == "auto" else self.num_proc
+        return 0 if size <= SMALL else processes
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class TrainingText:
 
         def build(folder: Path) -> None:
             try:
-                with Workers.started(preparation.workers_for(sum(source.size for source in text.sources))) as workers:
+                with Workers(preparation.workers_for(sum(source.size for source in text.sources))) as workers:
                     write_clean_text(folder, text.sources, rules, workers, [other.clean for other in heavier])
             except OSError:
                 check_unchanged()
@@ -135,7 +136,7 @@ class TrainingText:
 
         def build(folder: Path) -> None:
             self._check_room(folder, tokenizer)
-            with Workers.started(self.preparation.workers_for(self.clean.chars)) as workers:
+            with Workers(self.preparation.workers_for(self.report.chars)) as workers:
                 encoding.write_pairs(folder, self.clean, tokenizer, workers)
 
         folder = self.cache_dir / "encoded" / cache_key(self.digest, tokenizer.hash, encoding.SHARD)
@@ -148,7 +149,7 @@ class TrainingText:
         tokens = sum(map(len, (*tokenizer.encode_src(src, tagged=False), *tokenizer.encode_tgt(tgt))))
         tokens_per_char = tokens / max(1, sum(map(len, (*src, *tgt))))
         offsets = 2 * 4 * len(self)
-        needed = ROOM * (encoding.id_type(tokenizer).bit_width / 8 * tokens_per_char * self.clean.chars + offsets)
+        needed = ROOM * (encoding.id_type(tokenizer).bit_width / 8 * tokens_per_char * self.report.chars + offsets)
         done = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         free = shutil.disk_usage(folder).free
         if needed > free + done:

@@ -8,20 +8,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from heed.errors import MachineError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-SPAWN = multiprocessing.get_context("spawn")
-"""Forking a process with threads, such as torch's, may hang."""
-
 
 class Workers:
-    """Runs functions in worker processes, or in this process.
+    """Runs functions in worker processes, which end with the ``with`` block, or in this process.
 
     Args:
         processes: number of worker processes. 0: work in this process, which is faster for a small corpus.
@@ -32,26 +28,20 @@ class Workers:
         self._waiting = 2 * processes
         """Tasks submitted in advance, so that no worker is idle."""
 
-    @classmethod
-    @contextmanager
-    def started(cls, processes: int) -> "Iterator[Workers]":
-        """Start the processes, and end them when the block ends."""
-        workers = cls(processes)
-        try:
-            yield workers
-        except BaseException as error:
-            if workers._pool is not None:
-                for process in (workers._pool._processes or {}).values():
-                    process.terminate()  # their unfinished files are written again
-            if isinstance(error, BrokenProcessPool):
-                raise MachineError(
-                    "A process that prepares the training text was killed, probably for lack of memory: start again "
-                    "with a smaller data.preparation.num_proc."
-                ) from error
-            raise
-        finally:
-            if workers._pool is not None:
-                workers._pool.shutdown(cancel_futures=True)
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._pool is None:
+            return
+        for process in (self._pool._processes or {}).values() if error else ():
+            process.terminate()  # its unfinished files are written again
+        self._pool.shutdown(cancel_futures=True)
+        if isinstance(error, BrokenProcessPool):
+            raise MachineError(
+                "A process that prepares the training text was killed, probably for lack of memory: start again "
+                "with a smaller data.preparation.num_proc."
+            ) from error
 
     def map(self, tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
         """Yield the results of picklable functions in order, holding only a few at a time."""
@@ -72,16 +62,15 @@ def ahead(items: Iterable[Item], depth: int) -> Iterator[Item]:
     yield from waiting
 
 
-def start_pool(processes: int, initializer: Callable[..., None] | None = None, *arguments: Any) -> ProcessPoolExecutor:
-    """Return a pool of processes that end with this one. Each calls the initializer."""
-    return ProcessPoolExecutor(processes, SPAWN, _start_process, (initializer, *arguments))
+def start_pool(processes: int) -> ProcessPoolExecutor:
+    """Return a pool of processes that end with this one."""
+    # Forking a process with threads, such as torch's, may hang.
+    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _start_process)
 
 
-def _start_process(initializer: Callable[..., None] | None, *arguments: Any) -> None:
+def _start_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if initializer is not None:
-        initializer(*arguments)
 
 
 def _end_with_parent() -> None:

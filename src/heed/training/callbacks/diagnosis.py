@@ -102,7 +102,7 @@ def known_facts(trainer: L.Trainer, module: TranslationModule, data: Translation
         adam="betas" in optimizer and "momentum" not in optimizer,  # Muon has both
         fine_tuned=fine_tuned,
         pairs=len(data.train),
-        chars=sum(part.clean.chars for part in data.corpus.train.texts),
+        chars=sum(report.chars for report in reports),
         vocab=data.tokenizer.tgt_vocab,
         warmup_steps=getattr(module.schedule, "warmup_steps", 0),
         planned_steps=planned_steps(trainer, data) or math.inf,
