@@ -25,9 +25,6 @@ MANIFEST = "manifest.json"
 VERIFIED_BYTES = 2**28
 """Entries up to this size are compared with their digests whenever they are opened: a fraction of a second."""
 
-WAIT_MINUTES = 60.0
-"""Default time to wait for another process."""
-
 POLL = 0.5
 """Seconds between two attempts to get the lock."""
 
@@ -40,7 +37,7 @@ def cache_key(*content: Any) -> str:
     return hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: float = WAIT_MINUTES) -> Path:
+def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: float = 60.0) -> Path:
     """Return the folder of an entry. If the entry is missing or damaged, build it first.
 
     One process builds while others wait. An interrupted build leaves ``folder.partial``, and the next build continues
@@ -54,8 +51,8 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
     Raises:
         HeedError: if the entry cannot be written, or another process needs longer than ``wait_minutes``.
     """
-    path, is_complete = _find(folder)
-    if is_complete:
+    path = _find(folder)
+    if path.exists():
         return path
     try:
         os.fsencode(folder).decode()  # Arrow opens only UTF-8 paths
@@ -64,8 +61,8 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _locked(folder, wait_minutes):
-            path, is_complete = _find(folder)  # another process may have built it
-            if not is_complete:
+            path = _find(folder)  # another process may have built it
+            if not path.exists():
                 partial = folder.with_name(f"{folder.name}.partial")
                 partial.mkdir(exist_ok=True)
                 try:
@@ -86,15 +83,10 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
         ) from error
 
 
-def _find(folder: Path) -> tuple[Path, bool]:
-    """Return the path of the complete entry and True, or the path for a new entry and False."""
-    for number in count():
-        path = folder.with_name(f"{folder.name}-{number}") if number else folder
-        if not path.exists():
-            return path, False
-        if _is_complete(path):
-            return path, True
-    raise AssertionError
+def _find(folder: Path) -> Path:
+    """Return the path of the complete entry, or else the path for a new one, which does not exist."""
+    paths = (folder.with_name(f"{folder.name}-{number}") if number else folder for number in count())
+    return next(path for path in paths if not path.exists() or _is_complete(path))
 
 
 def _is_complete(folder: Path) -> bool:
