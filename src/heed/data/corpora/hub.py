@@ -7,11 +7,12 @@ from pathlib import Path
 from heed.data.corpora.options import CorpusOptions
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.directions import Direction
-from heed.data.formats.hub import DatasetSource, load_split
+from heed.data.formats.hub import DatasetSource
 from heed.data.formats.text_files import TextFiles
 from heed.data.text import Source, Text
 from heed.errors import HeedError
 from heed.options import validated
+from heed.progress import announced, reports_on_terminal
 
 
 @validated("data.")
@@ -68,7 +69,34 @@ class HubCorpus(CorpusOptions):
         use_folder = f"set data.root=DIR to a folder with {stems[first]}.{src}, {stems[first]}.{tgt} and so on."
         if self.repository is None:
             raise HeedError(f"No hub repository of {self.name} separates its test set from training text: {use_folder}")
-        dataset = load_split(
-            self.repository, str(self.splits[split]), config=self.config, revision=self.revision, otherwise=use_folder
-        )
-        return {split: DatasetSource(dataset, self.repository, (src, tgt))}
+        try:
+            return {split: self._load_split(self.repository, str(self.splits[split]))}
+        except Exception as error:  # the class depends on the versions of several HTTP libraries
+            # Keep all lines of the message: the second one names the configurations.
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise HeedError(
+                f"{self.repository} could not be loaded from the Hugging Face hub ({reason:.300}): choose another "
+                f"data.config or data.splits, or {use_folder}"
+            ) from error
+
+    def _load_split(self, repository: str, split: str) -> DatasetSource:
+        """Return a split of the repository. It is downloaded once."""
+        from datasets import config as settings
+        from datasets import disable_progress_bars, load_dataset
+        from datasets.exceptions import DatasetGenerationError
+        from huggingface_hub import HfApi
+
+        if not reports_on_terminal():
+            disable_progress_bars()  # datasets would write its bars to a log file
+        # Without network, load_dataset retries for a long time before it uses an earlier download or fails.
+        download = Path(settings.HF_DATASETS_CACHE, repository.replace("/", "___"))
+        is_local = download.is_dir() or Path(repository).is_dir()
+        if not is_local:
+            HfApi().dataset_info(repository, revision=self.revision, timeout=10)
+        seconds = 0 if is_local else 60
+        try:
+            with announced("Loading from the Hugging Face hub", f"{repository}, {split}", expected_seconds=seconds):
+                dataset = load_dataset(repository, self.config, split=split, revision=self.revision)
+        except DatasetGenerationError as error:
+            raise error.__cause__ or error from None
+        return DatasetSource(dataset, repository, (self.src_lang, self.tgt_lang))
