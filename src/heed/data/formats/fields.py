@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, starmap
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,22 +83,19 @@ class RecordFile(FileSource):
         Raises:
             HeedError: naming the record that is invalid.
         """
-        rows: list[list[Any]] = []
-        for number, record in records:
+
+        def checked(number: int, record: Record) -> list[Any] | None:
             try:
                 values = parse(record)
-                if values is not None:
-                    rows.append(self.fields.check(values))
-            except RecursionError as error:
-                reason = "the JSON value is nested too deeply."
+                return None if values is None else self.fields.check(values)
+            except (RecursionError, ValueError) as error:
+                is_deep = isinstance(error, RecursionError)
+                reason = "the JSON value is nested too deeply." if is_deep else " ".join(str(error).split())
                 raise HeedError(f"{self.file}, {unit} {number:,}: {reason}") from error
-            except ValueError as error:
-                raise HeedError(f"{self.file}, {unit} {number:,}: {' '.join(str(error).split())}") from error
-            if len(rows) == BLOCK:
-                yield Block(*map(list, zip(*rows, strict=True)))
-                rows = []
-        if rows:
-            yield Block(*map(list, zip(*rows, strict=True)))
+
+        rows = filter(None, starmap(checked, records))
+        while block := list(islice(rows, BLOCK)):
+            yield Block(*map(list, zip(*block, strict=True)))
 
 
 def one_line(text: str) -> str:

@@ -9,7 +9,6 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +56,8 @@ class FileSource:
 
     def identity(self) -> tuple[Any, ...]:
         """If paths, sizes and modification times are equal, the content is assumed to be equal."""
-        paths = (str(file.resolve()) for file in self.files)
-        facts = ((path, found.st_size, found.st_mtime_ns) for path, found in zip(paths, self._status(), strict=True))
+        found = zip(self.files, self._status(), strict=True)
+        facts = ((str(file.resolve()), status.st_size, status.st_mtime_ns) for file, status in found)
         return type(self).__name__, *facts
 
     def _status(self) -> list[os.stat_result]:
@@ -161,19 +160,13 @@ def read_lines(file: Path, advance: Advance) -> Iterator[str]:
     Raises:
         HeedError: naming the line that is not UTF-8.
     """
-    return chain.from_iterable(_read(file, advance))
-
-
-def _read(file: Path, advance: Advance) -> Iterator[list[str]]:
     number = 0
     for content in _whole_lines(file, advance):
-        if number == 0:
-            content = content.removeprefix(BYTE_ORDER_MARK)
-        lines = _decode(content, file, number).split("\n")
+        lines = _decode(content if number else content.removeprefix(BYTE_ORDER_MARK), file, number).split("\n")
         if not lines[-1]:  # after the last line end
             lines.pop()
         number += len(lines)
-        yield lines
+        yield from lines
 
 
 def _whole_lines(file: Path, advance: Advance) -> Iterator[bytes]:

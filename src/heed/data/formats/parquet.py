@@ -1,7 +1,6 @@
 """Parquet files."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,32 +15,25 @@ class ParquetFile(RecordFile):
     """A parquet file."""
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
-        find_compression(self.file)
-        with self._open() as table:
-            roots = {name.split(".")[0] for name in self.fields.names}
-            columns = [name for name in table.schema_arrow.names if name in roots]
-
-            def rows() -> Iterator[tuple[int, Any]]:
-                done = 0
-                for batch in table.iter_batches(BLOCK, columns=columns):
-                    yield from enumerate(batch.to_pylist(), done + 1)
-                    before, done = done, done + len(batch)
-                    advance(self.size * done // table.metadata.num_rows - self.size * before // table.metadata.num_rows)
-
-            yield from self.read_records("row", rows(), self.fields.values)
-
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
-        """Yield the open file, and turn errors of Arrow into a HeedError."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        find_compression(self.file)
         try:
             # Arrow opens only UTF-8 paths, so Python opens the file. Checksums are verified if the file has them.
             with self.file.open("rb") as stream, pq.ParquetFile(stream, page_checksum_verification=True) as table:
-                yield table
+                yield from self.read_records("row", self._rows(table, advance), self.fields.values)
         except HeedError:
             raise
         except (pa.ArrowException, OSError, ValueError, NotImplementedError, TypeError, MemoryError) as error:
             reason = " ".join(str(error).split())
             raise HeedError(f"{self.file} cannot be read as parquet: {reason} (a damaged file?).") from error
+
+    def _rows(self, table: Any, advance: Advance) -> Iterator[tuple[int, Any]]:
+        roots = {name.split(".")[0] for name in self.fields.names}
+        columns = [name for name in table.schema_arrow.names if name in roots]
+        done = 0
+        for batch in table.iter_batches(BLOCK, columns=columns):
+            yield from enumerate(batch.to_pylist(), done + 1)
+            before, done = done, done + len(batch)
+            advance(self.size * done // table.metadata.num_rows - self.size * before // table.metadata.num_rows)

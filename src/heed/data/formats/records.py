@@ -22,11 +22,10 @@ class JsonLines(RecordFile):
     """A JSONL file: one JSON object per line. Empty lines are skipped."""
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
-        numbered = enumerate(read_lines(self.file, advance), 1)
-        return self.read_records("line", numbered, self._parse)
+        def parse(line: str) -> list[Any] | None:
+            return self.fields.values(json.loads(line)) if line.strip() else None
 
-    def _parse(self, line: str) -> list[Any] | None:
-        return self.fields.values(json.loads(line)) if line.strip() else None
+        return self.read_records("line", enumerate(read_lines(self.file, advance), 1), parse)
 
 
 @dataclass(frozen=True)
