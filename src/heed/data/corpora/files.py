@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +21,6 @@ from heed.options import AtLeast0, AtLeast1, Positive, from_plain, validated
 
 Field = str | AtLeast1
 """The name of a field, or the number of a column from 1."""
-
-UNKNOWN_LANGUAGE = "und"
-"""The ISO 639-2 code for an undetermined language. BLEU then uses its default tokenizer, 13a."""
 
 
 @validated("data.")
@@ -50,10 +47,11 @@ class FilesCorpus(CorpusOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        fields = {name: getattr(self, name) for name in ("src_field", "tgt_field", "score_field")}
         if isinstance(self.train, Mapping):
-            self.texts = _parse_mixture(self.train)
+            self.texts = _parse_mixture(self.train, fields)
         else:
-            self.texts = {"": TextOptions(files=self.train)}
+            self.texts = {"": TextOptions(files=self.train, **fields)}
         if self.temperature is not None and "" in self.texts:
             raise HeedError(
                 "data.temperature decides the weights of a mixture: leave it out, or name the texts in data.train: "
@@ -66,12 +64,10 @@ class FilesCorpus(CorpusOptions):
         self.given_direction = next(iter(self.valid_entries))
         if self.given_direction and (self.src_lang or self.tgt_lang):
             raise HeedError("data.valid names its directions: leave out data.src_lang and data.tgt_lang.")
-        score = None if self.score_field is None else str(self.score_field)
-        languages = self.given_direction or (self.src_lang, self.tgt_lang)
-        self.fields = Fields(str(self.src_field), str(self.tgt_field), score, languages)
+        self.languages = self.given_direction or (self.src_lang, self.tgt_lang)
         for name, text in self.texts.items():
-            text.check(f"data.train.{name}." if name else "data.", self.fields)
-        if self.min_score is not None and not any(text.fields(self.fields).score for text in self.texts.values()):
+            text.check(f"data.train.{name}." if name else "data.")
+        if self.min_score is not None and all(text.score_field is None for text in self.texts.values()):
             raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
 
     def load(self) -> Corpus:
@@ -85,7 +81,7 @@ class FilesCorpus(CorpusOptions):
         sets = [EvaluationSet(text, direction or own) for direction, text in valid.items()]
         test_directions = {name: self._direction_of_test(name, own) for name in self.test_entries}
         self._check_suffixes(own, test_directions)
-        train = [text.build(name, own, self.fields, self.min_score) for name, text in self.texts.items()]
+        train = [text.build(name, own, self.languages, self.min_score) for name, text in self.texts.items()]
         tests = {
             name: EvaluationSet(self._read(self.test_entries[name], direction), direction)
             for name, direction in test_directions.items()
@@ -94,7 +90,7 @@ class FilesCorpus(CorpusOptions):
 
     def _read(self, entries: Sequence[Entry], direction: Direction | None) -> ParallelText:
         """Read an evaluation set. Its score field, if any, is ignored."""
-        fields = replace(self.fields, score=None, languages=direction or self.fields.languages)
+        fields = Fields(str(self.src_field), str(self.tgt_field), languages=direction or self.languages)
         return ParallelText.read(source for entry in entries for source in find_sources(entry, fields))
 
     def _direction_of_test(self, name: str, own: Direction) -> Direction:
@@ -119,7 +115,7 @@ class FilesCorpus(CorpusOptions):
     def _check_suffixes(self, own: Direction, test_directions: Mapping[str, Direction]) -> None:
         """Raise a HeedError if the suffixes of a pair of files contradict the pair's direction."""
         first = next(iter(self.texts.values()))
-        is_given = first.languages or any(self.fields.languages)
+        is_given = first.languages or any(self.languages)
         origin = "" if is_given else f" (from [{','.join(first.entries[0])}] in data.train)"
         sets = [("train", text.languages or own, text.entries) for text in self.texts.values()]
         sets += [("valid", direction or own, entries) for direction, entries in self.valid_entries.items()]
@@ -138,28 +134,28 @@ class FilesCorpus(CorpusOptions):
         first = next(iter(self.texts.values()))
         if first.languages:
             return first.languages
-        fields = (f".{field}" for field in (self.fields.src, self.fields.tgt))
+        fields = (f".{self.src_field}", f".{self.tgt_field}")
         named = _languages_of_names(first.entries[0] if len(first.entries[0]) == 2 else fields)
-        sides = zip(self.fields.languages, named, (valid.src, valid.tgt), strict=True)
+        sides = zip(self.languages, named, (valid.src, valid.tgt), strict=True)
         return Direction(*(given or guess or _language_of_script(sentences) for given, guess, sentences in sides))
 
 
 @dataclass(kw_only=True)
 class TextOptions:
-    """The options of a text of a mixture, as in `heed.data.text.Text`. None: the option of the corpus.
+    """The options of a training text, as in `heed.data.text.Text`. None: the option of the corpus.
 
     ``files`` are entries, as of ``train``, and ``direction`` is a name such as "en-fr".
     """
 
     files: Sequence[FileEntry]
+    src_field: Field
+    tgt_field: Field
+    score_field: Field | None
     direction: str | None = None
     weight: Positive | None = None
     from_step: AtLeast0 = 0
     tag: str | None = None
     noise: Mapping[str, Any] | None = None
-    src_field: Field | None = None
-    tgt_field: Field | None = None
-    score_field: Field | None = None
     min_score: float | None = None
 
     def __post_init__(self) -> None:
@@ -173,30 +169,22 @@ class TextOptions:
                 "not <s>, <unk> or <pad>, and not starting with 2, 0x or /."
             )
 
-    def fields(self, default: Fields) -> Fields:
-        """Return the fields of its files, with ``default`` for fields that it does not set."""
-        return replace(
-            default,
-            src=str(self.src_field or default.src),
-            tgt=str(self.tgt_field or default.tgt),
-            score=default.score if self.score_field is None else str(self.score_field),
-            languages=self.languages or default.languages,
-        )
-
-    def check(self, where: str, default: Fields) -> None:
+    def check(self, where: str) -> None:
         """Raise a HeedError if both sides have the same field, or ``min_score`` is set without a score field."""
-        fields = self.fields(default)
-        if fields.src == fields.tgt:
+        if str(self.src_field) == str(self.tgt_field):
             raise HeedError(
-                f"{where}src_field and {where}tgt_field are both {fields.src}: give one field for the source and "
+                f"{where}src_field and {where}tgt_field are both {self.src_field}: give one field for the source and "
                 "another for the target."
             )
-        if self.min_score is not None and fields.score is None:
+        if self.min_score is not None and self.score_field is None:
             raise HeedError(f"{where}min_score needs {where}score_field, the field or column of the scores.")
 
-    def build(self, name: str, direction: Direction, fields: Fields, min_score: float | None) -> Text:
+    def build(
+        self, name: str, direction: Direction, languages: tuple[str | None, str | None], min_score: float | None
+    ) -> Text:
         """Return the text, with the corpus's options for those that it does not set."""
-        fields = self.fields(fields)
+        score = None if self.score_field is None else str(self.score_field)
+        fields = Fields(str(self.src_field), str(self.tgt_field), score, self.languages or languages)
         return Text(
             [source for entry in self.entries for source in find_sources(entry, fields)],
             self.languages or direction,
@@ -209,11 +197,14 @@ class TextOptions:
         )
 
 
-def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, TextOptions]:
-    """Return the options of each text of a mixture."""
+def _parse_mixture(train: Mapping[str, Mapping[str, Any]], fields: Mapping[str, Any]) -> dict[str, TextOptions]:
+    """Return the options of each text of a mixture, with these fields for those that it does not set."""
     if "" in map(str, train):
         raise HeedError("data.train: a text of a mixture needs a name: {news: {files: [[a.en,a.de]]}}.")
-    mixture = {str(name): from_plain(TextOptions, given, where=f"data.train.{name}.") for name, given in train.items()}
+    mixture = {}
+    for name, given in train.items():
+        options = {**fields, **{key: value for key, value in given.items() if value is not None}}
+        mixture[str(name)] = from_plain(TextOptions, options, where=f"data.train.{name}.")
     if not mixture:
         raise HeedError("data.train is empty: give a list of pairs such as '[[a.en,a.de]]', or named texts.")
     if len({text.weight is None for text in mixture.values()}) > 1:
@@ -284,4 +275,4 @@ def _language_of_script(sentences: Sequence[str]) -> str:
     for language, script in (("ja", "HIRAGANA"), ("ko", "HANGUL"), ("zh", "CJK")):
         if scripts.count(script) > 0.2 * len(scripts):
             return language
-    return UNKNOWN_LANGUAGE
+    return "und"  # undetermined, in ISO 639-2: BLEU uses its default tokenizer, 13a
