@@ -1,11 +1,10 @@
 """``data=synthetic``: the built-in corpus."""
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from heed.data.cache import build_once
+from heed.data.cache import build_once, cache_key
 from heed.data.corpora.options import CorpusOptions
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.directions import Direction
@@ -61,11 +60,9 @@ class SyntheticCorpus(CorpusOptions):
             (folder / SPLITS).write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
 
         sizes = {"train": self.train, "valid": self.valid, "test": self.test, "long": self.long}
-        grammar = hashlib.blake2b(digest_size=16)
-        for file in sorted(Path(synthetic.__file__).parent.iterdir()):
-            if file.suffix in (".py", ".toml"):
-                grammar.update(file.read_bytes())
-        name = "-".join([grammar.hexdigest(), *map(str, (self.seed, *sizes.values()))])
+        files = sorted(Path(synthetic.__file__).parent.iterdir())
+        grammar = cache_key(*(file.read_bytes() for file in files if file.suffix in (".py", ".toml")))
+        name = "-".join(map(str, (grammar, self.seed, *sizes.values())))
         folder = build_once(Path(self.cache_dir) / "synthetic" / name, build)
         splits = json.loads((folder / SPLITS).read_text(encoding="utf-8"))
         return {name: ParallelText(*map(list, zip(*rows, strict=True))) for name, rows in splits.items()}
