@@ -105,11 +105,10 @@ def _pair_files(src: str, tgt: str) -> list[Source]:
 def _wildcard_text(pattern: str, path: Path) -> tuple[str, ...]:
     """Return the text that each wildcard of a pattern matches in a path; empty if the pattern does not match."""
     expressions = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
-    expression = ""
-    for number, piece in enumerate(re.split(WILDCARD, Path(pattern).as_posix())):
-        is_wildcard = number % 2
-        expression += f"({expressions.get(piece, piece.replace('[!', '[^'))})" if is_wildcard else re.escape(piece)
-    found = re.fullmatch(expression, path.as_posix())
+    pieces = re.split(WILDCARD, Path(pattern).as_posix())  # text and wildcards in turn
+    pieces[::2] = map(re.escape, pieces[::2])
+    pieces[1::2] = (f"({expressions.get(wildcard, wildcard.replace('[!', '[^'))})" for wildcard in pieces[1::2])
+    found = re.fullmatch("".join(pieces), path.as_posix())
     return found.groups() if found else ()
 
 
@@ -145,7 +144,10 @@ def _open_folder(folder: Path, fields: Fields) -> list[Source]:
     """
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     found: list[Source] = [FORMATS[suffix]((file,), fields) for file in files if (suffix := _format(file.name))]
-    src_files, tgt_files = (_files_by_stem(files, language) for language in fields.languages)
+    names = [(file, *without_compression(file.name).rpartition(".")) for file in files]
+    src_files, tgt_files = (
+        {stem: file for file, stem, _, suffix in names if stem and suffix == language} for language in fields.languages
+    )
     if alone := sorted(src_files.keys() ^ tgt_files.keys()):
         raise HeedError(
             f"{(src_files | tgt_files)[alone[0]]} has no translation in this folder: add it, or choose files by a "
@@ -158,9 +160,3 @@ def _open_folder(folder: Path, fields: Fields) -> list[Source]:
             "suffixes are data.src_lang and data.tgt_lang (a.en and a.de)."
         )
     return found
-
-
-def _files_by_stem(files: Sequence[Path], language: str | None) -> dict[str, Path]:
-    """Return the files with a language as suffix, by their names without the suffix."""
-    names = [(without_compression(file.name).rpartition("."), file) for file in files]
-    return {stem: file for (stem, _, suffix), file in names if stem and suffix == language}

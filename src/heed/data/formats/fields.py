@@ -54,7 +54,12 @@ class Fields:
             if not isinstance(value, str):
                 raise HeedError(f"field {name!r} is not text: {value!r:.40}.")
             value.encode()  # raises UnicodeEncodeError for a lone surrogate, as JSON may contain
-        return [one_line(src), one_line(tgt), *(_parse_score(score, str(self.score)) for score in scores)]
+        try:
+            # A missing score is NaN and fails every threshold.
+            numbers = [math.nan if score is None or score == "" else float(score) for score in scores]
+        except (TypeError, ValueError):
+            raise HeedError(f"field {self.score!r} is not a number: {scores[0]!r:.40}.") from None
+        return [one_line(src), one_line(tgt), *numbers]
 
 
 @dataclass(frozen=True)
@@ -115,11 +120,3 @@ def _get_field(record: Any, field: str) -> Any:
             )
         value = value[key]
     return value
-
-
-def _parse_score(value: Any, field: str) -> float:
-    """Return a score. A missing score is NaN and fails every threshold."""
-    try:
-        return math.nan if value is None or value == "" else float(value)
-    except (TypeError, ValueError):
-        raise HeedError(f"field {field!r} is not a number: {value!r:.40}.") from None

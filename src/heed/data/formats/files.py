@@ -1,6 +1,7 @@
 """Read files as bytes or as lines. Compressed files are recognised by their first bytes and decompressed."""
 
 import bz2
+import codecs
 import lzma
 import os
 import re
@@ -9,6 +10,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,6 @@ UNSUPPORTED = {"lz4": "lz4 -d", "zip": "unzip"}
 
 SUFFIXES = (".gz", ".xz", ".bz2", ".zst")
 """Suffixes of compressed files."""
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-CHUNK = 2**16
-"""Bytes read from the disk at a time."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ def read_bytes(file: Path, advance: Advance) -> Iterator[bytes]:
         with file.open("rb") as disk:
 
             def chunks() -> Iterator[bytes]:
-                while chunk := disk.read(CHUNK):
+                while chunk := disk.read(2**16):
                     advance(len(chunk))
                     yield chunk
 
@@ -120,11 +117,9 @@ def read_bytes(file: Path, advance: Advance) -> Iterator[bytes]:
 def _decompressor(compression: str, file: Path) -> Callable[[], Any]:
     """Return a function that creates a decompressor for one stream."""
     if compression == "zstd":
-        zstandard = require("zstandard", f"{file} is compressed, and reading it", "zstd")
-        return zstandard.ZstdDecompressor().decompressobj
-    if compression == "gzip":
-        return lambda: zlib.decompressobj(zlib.MAX_WBITS + 16)
-    return {"xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}[compression]
+        return require("zstandard", f"{file} is compressed, and reading it", "zstd").ZstdDecompressor().decompressobj
+    gzip: Any = partial(zlib.decompressobj, zlib.MAX_WBITS + 16)
+    return {"gzip": gzip, "xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}[compression]
 
 
 def _decompress(chunks: Iterable[bytes], new_stream: Callable[[], Any]) -> Iterator[bytes]:
@@ -162,7 +157,7 @@ def read_lines(file: Path, advance: Advance) -> Iterator[str]:
     """
     number = 0
     for content in _whole_lines(file, advance):
-        lines = _decode(content if number else content.removeprefix(BYTE_ORDER_MARK), file, number).split("\n")
+        lines = _decode(content if number else content.removeprefix(codecs.BOM_UTF8), file, number).split("\n")
         if not lines[-1]:  # after the last line end
             lines.pop()
         number += len(lines)
@@ -187,7 +182,7 @@ def _decode(content: bytes, file: Path, first: int) -> str:
     except UnicodeDecodeError:
         pass
     for number, line in enumerate(content.split(b"\n"), first + 1):
-        if line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line:
+        if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in line:
             raise HeedError(
                 f"{file}, line {number:,}: not UTF-8 text, but UTF-16 or binary data (it has a UTF-16 byte order mark "
                 f"or zero bytes). Convert UTF-16 with: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(file))}"

@@ -22,31 +22,26 @@ class DatasetSource:
 
     Args:
         dataset: the split, memory-mapped.
-        repository: name of the dataset.
+        name: its repository.
         languages: columns of source and target, or fields of the column "translation".
     """
 
     dataset: "Dataset"
-    repository: str
+    name: str
     languages: tuple[str, str]
-
-    @property
-    def name(self) -> str:
-        return self.repository
 
     @property
     def size(self) -> int:
         return int(self.dataset.data.nbytes)
 
     def identity(self) -> tuple[Any, ...]:
-        return "hub", self.repository, dataset_fingerprint(self.dataset), len(self.dataset), self.languages
+        return "hub", self.name, dataset_fingerprint(self.dataset), len(self.dataset), self.languages
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
         dataset = self.dataset.flatten()
         columns = [self._column(language, dataset.features) for language in self.languages]
         sides = dataset.select_columns(columns).with_format("arrow")
-        for first in range(0, len(sides), BLOCK):
-            rows = sides[first : first + BLOCK]
+        for rows in sides.iter(BLOCK):
             src, tgt = ([one_line(text or "") for text in rows[column].to_pylist()] for column in columns)
             yield Block(src, tgt)
             advance(self.size * len(src) // len(sides))
@@ -60,9 +55,9 @@ class DatasetSource:
         column = language if language in features else f"{TRANSLATION}.{language}"
         if column not in features:
             raise HeedError(
-                f"{self.repository} has no column {language}: set data.src_lang and data.tgt_lang to two of "
+                f"{self.name} has no column {language}: set data.src_lang and data.tgt_lang to two of "
                 f"{', '.join(name.removeprefix(f'{TRANSLATION}.') for name in features)}."
             )
         if (kind := getattr(features[column], "dtype", "nested")) not in ("string", "large_string"):
-            raise HeedError(f"{self.repository}, column {column} must hold text, but holds {kind} values.")
+            raise HeedError(f"{self.name}, column {column} must hold text, but holds {kind} values.")
         return column

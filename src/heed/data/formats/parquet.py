@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from heed.data.formats.fields import RecordFile
-from heed.data.formats.files import find_compression
 from heed.data.text import BLOCK, Advance, Block
 from heed.errors import HeedError
 
@@ -18,7 +17,6 @@ class ParquetFile(RecordFile):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        find_compression(self.file)
         try:
             # Arrow opens only UTF-8 paths, so Python opens the file. Checksums are verified if the file has them.
             with self.file.open("rb") as stream, pq.ParquetFile(stream, page_checksum_verification=True) as table:
@@ -32,8 +30,8 @@ class ParquetFile(RecordFile):
     def _rows(self, table: Any, advance: Advance) -> Iterator[tuple[int, Any]]:
         roots = {name.split(".")[0] for name in self.fields.names}
         columns = [name for name in table.schema_arrow.names if name in roots]
-        done = 0
+        size, rows, done = self.size, table.metadata.num_rows, 0
         for batch in table.iter_batches(BLOCK, columns=columns):
             yield from enumerate(batch.to_pylist(), done + 1)
-            before, done = done, done + len(batch)
-            advance(self.size * done // table.metadata.num_rows - self.size * before // table.metadata.num_rows)
+            advance(size * (done + len(batch)) // rows - size * done // rows)
+            done += len(batch)
