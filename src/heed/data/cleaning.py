@@ -15,9 +15,6 @@ from heed.options import AtLeast1, validated
 RULES = ("empty", "placeholder", "too long", "length ratio", "low score", "leaked", "duplicate", "over max_train")
 """All rules, in the order in which they are applied."""
 
-NO_RULE = len(RULES)
-"""The entry of a clean pair in `Violations`."""
-
 EXAMPLES_PER_RULE = 3
 """Dropped pairs that the report shows per rule."""
 
@@ -28,9 +25,6 @@ DIGEST_LIMIT = 2**64
 """Exclusive upper bound of all digests."""
 
 Rows = npt.NDArray[np.int64]
-
-Violations = npt.NDArray[np.uint8]
-"""For each pair the index of the first rule in ``RULES`` that it violates, or ``NO_RULE``."""
 
 
 class DroppedPair(NamedTuple):
@@ -129,12 +123,15 @@ class Rules:
     swapped: bool
     at_most: int | None
 
-    def violations(self, block: Block) -> Violations:
-        """Return the first rule that each pair violates, among the rules that look at one pair at a time."""
-        violated = np.full(len(block), NO_RULE, dtype=np.uint8)
+    def violations(self, block: Block) -> npt.NDArray[np.uint8]:
+        """Return for each pair the index in ``RULES`` of the first rule that it violates, or else their number.
+
+        Only rules that look at one pair at a time are applied.
+        """
+        violated = np.full(len(block), len(RULES), dtype=np.uint8)
 
         def mark(rule: str, mask: npt.NDArray[np.bool_]) -> None:
-            np.putmask(violated, mask & (violated == NO_RULE), RULES.index(rule))
+            np.putmask(violated, mask & (violated == len(RULES)), RULES.index(rule))
 
         src, tgt = ([side.strip() for side in sides] for sides in (block.src, block.tgt))
         lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in (src, tgt)]

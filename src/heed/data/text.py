@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 from heed.data.directions import Direction
 from heed.data.noise import Noise
@@ -28,14 +28,6 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.src)
-
-    def take(self, rows: Sequence[int]) -> "Block":
-        """Return some of the pairs, without scores."""
-        return Block([self.src[row] for row in rows], [self.tgt[row] for row in rows])
-
-    def swapped(self) -> "Block":
-        """Return the block with source and target swapped."""
-        return replace(self, src=self.tgt, tgt=self.src)
 
 
 class Source(Protocol):
@@ -93,6 +85,7 @@ class ParallelText:
     tgt: list[str]
     meta: list[str] | None = None
     """The annotation of each pair as JSON; None if the corpus is not annotated."""
+    name: ClassVar[str] = "the generated corpus"
 
     @classmethod
     def read(cls, sources: Iterable[Source]) -> "ParallelText":
@@ -115,10 +108,6 @@ class ParallelText:
 
     def __len__(self) -> int:
         return len(self.src)
-
-    @property
-    def name(self) -> str:
-        return "the generated corpus"
 
     @property
     def size(self) -> int:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,26 +38,15 @@ class CleanText:
         self.bound: int = content["bound"]
         """Exclusive upper bound of the digests of the selected pairs."""
         self.report = CleaningReport.load(content)
+        self.blocks = range(len(content["clean"]))
+        """The numbers of the text's blocks."""
         self._first_row = np.cumsum([0, *content["clean"]])
         """Clean pairs before each block."""
         rows, self._keys = np.load(folder / SELECTION, mmap_mode="r")
         self._rows: Rows = rows.view(np.int64)
 
-    def __len__(self) -> int:
-        return self.report.kept
-
-    @property
-    def blocks(self) -> range:
-        """The numbers of the text's blocks."""
-        return range(len(self._first_row) - 1)
-
     def read(self, number: int, low: int = 0, high: int = DIGEST_LIMIT) -> tuple[Block, Digests]:
-        """Return the selected pairs of a block, in the order of the text, and their keys.
-
-        Args:
-            number: number of the block.
-            low, high: return only pairs with keys from ``low`` to ``high`` - 1.
-        """
+        """Return the selected pairs of a block with keys from ``low`` to ``high`` - 1, in order, and their keys."""
         first, stop = self._first_row[number : number + 2]
         chosen = slice(*np.searchsorted(self._rows, [first, stop]))
         rows, keys = self._rows[chosen], self._keys[chosen]
@@ -80,8 +69,6 @@ def write_clean_text(
     """Clean a text and select its training pairs. Blocks that an interrupted call has cleaned are reused.
 
     Args:
-        folder: folder to write to.
-        sources: inputs of the text.
         heavier: other texts. A pair that occurs in one of them is a duplicate.
 
     Raises:
@@ -126,20 +113,20 @@ def _clean_block(path: Path, block: Block, first: int, rules: Rules) -> Cleaning
     done = path.with_suffix(".json")
     if done.exists():
         return CleaningReport.load(json.loads(done.read_text(encoding="utf-8")))
-    block = block.swapped() if rules.swapped else block
+    if rules.swapped:
+        block = replace(block, src=block.tgt, tgt=block.src)
     violated = rules.violations(block)
-    *dropped, clean = (np.flatnonzero(violated == rule) for rule in range(len(RULES) + 1))
-    kept = block.take(clean.tolist())
-    write_arrow(path, pa.table([first + clean, pair_digests(kept), kept.src, kept.tgt], schema=SCHEMA))
+    *dropped, clean = (np.flatnonzero(violated == rule).tolist() for rule in range(len(RULES) + 1))
+    kept = Block([block.src[row] for row in clean], [block.tgt[row] for row in clean])
+    places = [first + row for row in clean]
+    write_arrow(path, pa.table([places, pair_digests(kept), kept.src, kept.tgt], schema=SCHEMA))
+    violations = dict(zip(RULES, dropped, strict=True))
     report = CleaningReport(
         len(block),
-        {rule: len(rows) for rule, rows in zip(RULES, dropped, strict=True)},
+        {rule: len(rows) for rule, rows in violations.items()},
         {
-            rule: [
-                DroppedPair(first + row + 1, block.src[row], block.tgt[row])
-                for row in rows[:EXAMPLES_PER_RULE].tolist()
-            ]
-            for rule, rows in zip(RULES, dropped, strict=True)
+            rule: [DroppedPair(first + row + 1, block.src[row], block.tgt[row]) for row in rows[:EXAMPLES_PER_RULE]]
+            for rule, rows in violations.items()
         },
         sum(map(len, (*kept.src, *kept.tgt))),
     )

@@ -21,14 +21,14 @@ SHARD = 100_000
 
 def write_pairs(folder: Path, text: CleanText, tokenizer: Tokenizer, workers: Workers) -> None:
     """Write the ids of a text for `StoredPairs`. Files that an interrupted call has written are reused."""
-    chunk = chunk_size(len(text))
-    shards = max(1, round(len(text) / SHARD))
+    chunk = chunk_size(text.report.kept)
+    shards = max(1, round(text.report.kept / SHARD))
     bounds = [*(number * text.bound // shards for number in range(shards)), DIGEST_LIMIT]
     tasks = [
         partial(_write_shard, shard_file(folder, number), text.folder, tokenizer.models, low, high, chunk)
         for number, (low, high) in enumerate(pairwise(bounds))
     ]
-    with progress_bar("Encoding", total=len(text), unit="pairs") as bar:
+    with progress_bar("Encoding", total=text.report.kept, unit="pairs") as bar:
         for pairs in workers.map(tasks):
             bar.update(pairs)
     describe_pairs(folder, chunk)

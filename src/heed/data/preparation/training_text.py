@@ -87,25 +87,20 @@ class TrainingText:
         leaked = [digests.tobytes() for digests in rules.held_out]
         key = cache_key(identity, replace(rules, held_out=()), leaked, [other.key for other in heavier])
 
-        def check_unchanged() -> None:
-            for source, before in zip(text.sources, identity, strict=True):
-                if source.identity() != before:
-                    raise HeedError(f"{source.name} changed while it was read: start again when it is complete.")
-
         def build(folder: Path) -> None:
             try:
                 with Workers(preparation.workers_for(sum(source.size for source in text.sources))) as workers:
                     write_clean_text(folder, text.sources, rules, workers, [other.clean for other in heavier])
-            except OSError:
-                check_unchanged()
-                raise
-            check_unchanged()
+            finally:
+                for source, before in zip(text.sources, identity, strict=True):
+                    if source.identity() != before:
+                        raise HeedError(f"{source.name} changed while it was read: start again when it is complete.")
 
         folder = build_once(cache_dir / "text" / key, build, wait_minutes=preparation.wait_minutes)
         return cls(text, directions, CleanText(folder), key, preparation, cache_dir)
 
     def __len__(self) -> int:
-        return len(self.clean)
+        return self.clean.report.kept
 
     @property
     def digest(self) -> str:
