@@ -16,9 +16,6 @@ from heed.data.preparation.workers import ahead, start_pool
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 
-AHEAD = 1
-"""Pools that are sampled in advance."""
-
 GROWTH_PAIRS = 500
 """Pairs from which the growth of the number of tokens is estimated."""
 
@@ -34,7 +31,7 @@ class Sampler:
         noises: the noise of each text, None for no noise.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[Noise | None] = ()) -> None:
+    def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[Noise | None]) -> None:
         self.tokenizer, self.rate, self.noises = tokenizer, rate, noises
         self._process: ProcessPoolExecutor | None = None
 
@@ -56,7 +53,7 @@ class Sampler:
         draw, submit = partial(_draw, self.tokenizer.models, self.rate, self.noises), self._process.submit
         drawing = ((pool, submit(draw, seed, pairs, texts)) for pool, seed, pairs, texts in pools)
         try:
-            for pool, drawn in ahead(drawing, AHEAD):
+            for pool, drawn in ahead(drawing, 1):
                 yield pool, drawn.result()
         except BrokenProcessPool as error:
             raise HeedError(

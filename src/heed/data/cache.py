@@ -67,10 +67,9 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
                 partial.mkdir(exist_ok=True)
                 try:
                     build(partial)
-                except MachineError:  # the next attempt continues
-                    raise
-                except HeedError:  # once the user has corrected the input, the key differs
-                    remove(partial)
+                except HeedError as error:
+                    if not isinstance(error, MachineError):  # once the user has corrected the input, the key differs
+                        remove(partial)
                     raise
                 remove_unfinished(partial, "**/*")  # of killed processes and their workers
                 _write_manifest(partial)

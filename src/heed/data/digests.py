@@ -11,9 +11,6 @@ from heed.data.text import Block, ParallelText
 Digests = npt.NDArray[np.uint64]
 """Digests of text. Among 10 million different pairs, the probability of any collision is 3 in a million."""
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""2⁶⁴ / golden ratio: its multiples are spread evenly over the 64-bit integers."""
-
 
 def text_digests(texts: Iterable[str]) -> Digests:
     """Return the digest of each text."""
@@ -43,7 +40,8 @@ def are_in(digests: Digests, sorted_digests: Digests) -> npt.NDArray[np.bool_]:
 def mixed(digests: Digests, numbers: npt.NDArray[np.integer]) -> Digests:
     """Return a digest of each (digest, number) pair; number 0 returns the digest unchanged."""
     numbers = numbers.astype(np.uint64)
-    values = digests + numbers * GOLDEN
+    # Multiples of 2⁶⁴ / golden ratio are spread evenly over the 64-bit integers.
+    values = digests + numbers * np.uint64(0x9E3779B97F4A7C15)
     # The finaliser of MurmurHash3: every input bit affects every output bit.
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)

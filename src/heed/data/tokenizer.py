@@ -13,8 +13,8 @@ from heed.errors import HeedError
 from heed.files import write_file
 from heed.symbols import BOS, EOS, PAD, UNK
 
-FIRST_TAG = EOS + 1
-"""Id of the first tag, in a vocabulary with tags."""
+FILES = {True: ("tokenizer.model",), False: ("src.model", "tgt.model")}
+"""File names of a joint model, and of separate ones."""
 
 
 class Tokenizer:
@@ -37,19 +37,16 @@ class Tokenizer:
         """The SentencePiece processors of source and target."""
         self.src_vocab, self.tgt_vocab = (int(processor.get_piece_size()) for processor in self.processors)
         """Sizes of the vocabularies."""
-        pieces = range(FIRST_TAG, self.src_vocab)
+        pieces = range(EOS + 1, self.src_vocab)  # tags follow the special symbols
         tags = {self._src.id_to_piece(piece): piece for piece in takewhile(self._src.is_control, pieces)}
         self.language_tags = {tag: piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)}
         """Ids of the language tags, such as "<2de>"; empty with a single target language."""
+        self.tags = tuple(self.language_tags)
+        """The language tags."""
         self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
         """Ids of the tags of training texts (`heed.data.text.Text`)."""
         self.tag_ids = tuple(self.language_tags.values())[:1]
         """The id of the tag at the start of every source; empty without tags."""
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """The language tags."""
-        return tuple(self.language_tags)
 
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
         """Return the ids of source sentences, without BOS and EOS.
@@ -63,8 +60,7 @@ class Tokenizer:
 
     def encode_tgt(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of target sentences, without BOS and EOS."""
-        ids: list[list[int]] = self._tgt.encode(list(sentences), num_threads=self.threads)
-        return ids
+        return list(self._tgt.encode(list(sentences), num_threads=self.threads))
 
     def towards(self, tgt_lang: str) -> "Tokenizer":
         """Return a tokenizer that tags sources for a target language, if this language has a tag."""
@@ -97,7 +93,7 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.model``, or ``src.model`` and ``tgt.model``."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, model in zip(_files(joint=self.joint), self.models, strict=True):
+        for name, model in zip(FILES[self.joint], self.models, strict=True):
             write_file(folder / name, model, durable=True)
 
     @classmethod
@@ -107,9 +103,8 @@ class Tokenizer:
         Raises:
             HeedError: if the files are missing, are not SentencePiece models, or have other ids for special symbols.
         """
-        joint = (folder / _files(joint=True)[0]).is_file()
         models = []
-        for name in _files(joint=joint):
+        for name in FILES[(folder / "tokenizer.model").is_file()]:
             file = folder / name
             if not file.is_file():
                 raise HeedError(f"{folder} holds no tokenizer: neither tokenizer.model nor src.model and tgt.model.")
@@ -126,7 +121,3 @@ class Tokenizer:
                     f"{(PAD, UNK, BOS, EOS)}."
                 )
         return cls(models)
-
-
-def _files(*, joint: bool) -> tuple[str, ...]:
-    return ("tokenizer.model",) if joint else ("src.model", "tgt.model")

@@ -30,9 +30,6 @@ THREADS = 4
 SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5}
 """Rough duration of SentencePiece's training, because it reports no progress."""
 
-BYTES = 256
-"""Number of pieces that byte fallback adds."""
-
 
 @validated("tokenizer.")
 @dataclass(kw_only=True)
@@ -155,7 +152,7 @@ class TokenizerTrainer:
         characters = total / share
         small = 4_000_000
         pieces = min(4 * math.sqrt(characters), 4 * math.sqrt(small) * (characters / small) ** 0.25, 32_000)
-        fixed = len((PAD, UNK, BOS, EOS)) + (BYTES if self.byte_fallback else 0)
+        fixed = len((PAD, UNK, BOS, EOS)) + (2**8 if self.byte_fallback else 0)  # byte fallback adds every byte
         return 8 * math.ceil((pieces + alphabet + fixed) / 8)  # a multiple of 8 suits accelerators
 
 

@@ -162,7 +162,7 @@ class TextOptions:
         self.entries = parse_entries("train", self.files)
         where = "data.train: direction="
         self.languages = None if self.direction is None else Direction.parse(self.direction, where=where)
-        parse_noise(self.noise)
+        self.own_noise = parse_noise(self.noise)
         if self.tag is not None and not re.fullmatch(r"<(?!2|0x|/|(s|pad|unk)>)[^<>\s]+>", self.tag):
             raise HeedError(
                 f"data.train: tag={self.tag} must be a word in angle brackets, such as <crawl>, but no special token: "
@@ -192,7 +192,7 @@ class TextOptions:
             self.weight,
             self.from_step,
             self.tag,
-            parse_noise(self.noise),
+            self.own_noise,
             min_score if self.min_score is None else self.min_score,
         )
 

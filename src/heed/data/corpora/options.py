@@ -31,7 +31,7 @@ class CorpusOptions:
     cache_dir: str
 
     def __post_init__(self) -> None:
-        parse_noise(self.noise)
+        self.default_noise = parse_noise(self.noise)
 
     def build(
         self,
@@ -79,7 +79,6 @@ class CorpusOptions:
 
     def _select(self, texts: Sequence[Text], held_out: Sequence[EvaluationSet]) -> list[TrainingText]:
         """Select the training pairs of each text. A pair in several texts is kept in the heaviest one."""
-        default = parse_noise(self.noise)
         selected: dict[str, TrainingText] = {}
         for text in sorted(texts, key=lambda text: -(text.weight or 0)):
             directions = [text.direction, text.direction.reversed()][: 1 + bool(self.both_directions)]
@@ -88,7 +87,7 @@ class CorpusOptions:
                 for direction in (directions if self.cleaning.drop_leaked else ())
             ]
             found = TrainingText.prepare(
-                replace(text, noise=text.noise or default),
+                replace(text, noise=text.noise or self.default_noise),
                 Rules(self.cleaning, text.min_score, leaked, swapped=self.reverse, at_most=self.max_train),
                 directions=tuple(directions),
                 preparation=self.preparation,

@@ -43,10 +43,9 @@ class SyntheticCorpus(CorpusOptions):
 
     def load(self) -> Corpus:
         """Generate the corpus. It is a function of the seed and the sizes, on every machine."""
-        sets = {name: EvaluationSet(text, Direction("en", "de")) for name, text in self._splits().items()}
-        train, valid, test, long = (sets[name] for name in ("train", "valid", "test", "long"))
-        texts = [Text([train.text], train.direction)]
-        return self.build("synthetic", texts, [valid], {"test": test, "long": long})
+        splits, direction = self._splits(), Direction("en", "de")
+        valid, test, long = (EvaluationSet(splits[name], direction) for name in ("valid", "test", "long"))
+        return self.build("synthetic", [Text([splits["train"]], direction)], [valid], {"test": test, "long": long})
 
     def _splits(self) -> dict[str, ParallelText]:
         """Return the splits, generated once per seed, sizes and version of the grammar."""
