@@ -14,7 +14,7 @@ from typing import Any
 from heed.compat import replace
 from heed.errors import HeedError, MachineError
 from heed.files import remove, remove_unfinished, write_file
-from heed.progress import is_first_process, progress_bar
+from heed.progress import is_first_process, progress_bar, track
 
 FORMAT = 5
 """Version of the entries. Entries of another version are rebuilt."""
@@ -111,14 +111,11 @@ def _read_manifest(folder: Path) -> Any:
 
 
 def _write_manifest(folder: Path) -> None:
-    sizes = {
-        file: file.stat().st_size for file in sorted(folder.rglob("*")) if file.is_file() and file.name != MANIFEST
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != MANIFEST]
+    described = {
+        file.relative_to(folder).as_posix(): {"size": file.stat().st_size, "digest": _digest_of_file(file)}
+        for file in track(files, f"Checking {folder.name.partition('.')[0]}", unit="files")
     }
-    described = {}
-    with progress_bar(f"Checking {folder.name.partition('.')[0]}", total=sum(sizes.values()), unit="B") as bar:
-        for file, size in sizes.items():
-            described[file.relative_to(folder).as_posix()] = {"size": size, "digest": _digest_of_file(file)}
-            bar.update(size)
     write_file(folder / MANIFEST, json.dumps({"format": FORMAT, "files": described}, indent=1), durable=True)
 
 

@@ -61,6 +61,5 @@ def text_digest(*texts: ParallelText) -> str:
     for text in texts:
         digest.update(f"{len(text)} pairs\n".encode())
         for sentences in (text.src, text.tgt):
-            digest.update("\n".join(sentences).encode())
-            digest.update(b"\n\n")
+            digest.update(("\n".join(sentences) + "\n\n").encode())
     return digest.hexdigest()

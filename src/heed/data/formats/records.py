@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from heed.data.formats.fields import RecordFile
 from heed.data.formats.files import read_lines
@@ -22,10 +21,8 @@ class JsonLines(RecordFile):
     """A JSONL file: one JSON object per line. Empty lines are skipped."""
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
-        def parse(line: str) -> list[Any] | None:
-            return self.fields.values(json.loads(line)) if line.strip() else None
-
-        return self.read_records("line", enumerate(read_lines(self.file, advance), 1), parse)
+        lines = ((number, line) for number, line in enumerate(read_lines(self.file, advance), 1) if line.strip())
+        return self.read_records("line", lines, lambda line: self.fields.values(json.loads(line)))
 
 
 @dataclass(frozen=True)

@@ -52,13 +52,11 @@ class TrainingText:
     Args:
         directions: the text's direction, and a second one if it is also used swapped.
         clean: its selected pairs.
-        key: digest of everything that determines the selected pairs.
     """
 
     text: Text
     directions: tuple[Direction, ...]
     clean: CleanText
-    key: str
     preparation: Preparation
     cache_dir: Path
 
@@ -82,22 +80,22 @@ class TrainingText:
         Raises:
             HeedError: if the text is invalid, or changes while it is read.
         """
-        heavier = heavier if rules.cleaning.drop_duplicates else ()
         identity = [source.identity() for source in text.sources]
         leaked = [digests.tobytes() for digests in rules.held_out]
-        key = cache_key(identity, replace(rules, held_out=()), leaked, [other.key for other in heavier])
+        others = [other.clean for other in heavier if rules.cleaning.drop_duplicates]
+        key = cache_key(identity, replace(rules, held_out=()), leaked, [other.folder.name for other in others])
 
         def build(folder: Path) -> None:
             try:
                 with Workers(preparation.workers_for(sum(source.size for source in text.sources))) as workers:
-                    write_clean_text(folder, text.sources, rules, workers, [other.clean for other in heavier])
+                    write_clean_text(folder, text.sources, rules, workers, others)
             finally:
                 for source, before in zip(text.sources, identity, strict=True):
                     if source.identity() != before:
                         raise HeedError(f"{source.name} changed while it was read: start again when it is complete.")
 
         folder = build_once(cache_dir / "text" / key, build, wait_minutes=preparation.wait_minutes)
-        return cls(text, directions, CleanText(folder), key, preparation, cache_dir)
+        return cls(text, directions, CleanText(folder), preparation, cache_dir)
 
     def __len__(self) -> int:
         return self.clean.report.kept

@@ -34,8 +34,9 @@ class Workers:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._pool is None:
             return
-        for process in (self._pool._processes or {}).values() if error else ():
-            process.terminate()  # its unfinished files are written again
+        if error is not None:
+            for process in (self._pool._processes or {}).values():
+                process.terminate()  # its unfinished files are written again
         self._pool.shutdown(cancel_futures=True)
         if isinstance(error, BrokenProcessPool):
             raise MachineError(
