@@ -95,12 +95,10 @@ class TokenizerTrainer:
             words: word counts of the sample.
             pairs: number of pairs of the whole text, for ``vocab_size="auto"``.
         """
-        share = words.pairs / pairs
-        if self.joint:
-            return [self._train_model(words.src + words.tgt, share, tags)]
-        return [self._train_model(words.src, share), self._train_model(words.tgt, share)]
+        texts = [words.src + words.tgt] if self.joint else [words.src, words.tgt]
+        return [self._train_model(text, words.pairs / pairs, tags) for text in texts]
 
-    def _train_model(self, words: Counter[str], share: float, tags: Sequence[str] = ()) -> bytes:
+    def _train_model(self, words: Counter[str], share: float, tags: Sequence[str]) -> bytes:
         size = self.auto_vocab_size(words, share) if self.vocab_size == "auto" else self.vocab_size
         model = io.BytesIO()
         # SentencePiece splits sentences into words and counts them, so word counts give the same BPE model in a
