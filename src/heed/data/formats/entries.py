@@ -50,14 +50,11 @@ def parse_entries(key: str, entries: Sequence[FileEntry]) -> list[Entry]:
 
 
 def _parse_entry(key: str, entry: FileEntry) -> Entry:
-    names = [entry] if isinstance(entry, str) else list(entry or ())
-    if not names or len(names) > 2 or not all(isinstance(name, str) and name for name in names):
-        raise HeedError(f"data.{key}: {entry} is not a pair of text files, '[[source file,target file]]'.")
-    if len(names) == 2 and any(map(_format, names)):
-        raise HeedError(
-            f"data.{key}: {names} is not a pair of text files, '[[source file,target file]]'. Give a file with both "
-            f"sides alone: '[{names[0]}]'."
-        )
+    names = [entry] if isinstance(entry, str) else list(entry)
+    has_both_sides = len(names) == 2 and any(map(_format, names))
+    if has_both_sides or len(names) not in (1, 2) or not all(names):
+        hint = f" Give a file with both sides alone: '[{names[0]}]'." if has_both_sides else ""
+        raise HeedError(f"data.{key}: {entry} is not a pair of text files, '[[source file,target file]]'.{hint}")
     try:
         return tuple(str(Path(name).expanduser()) for name in names)
     except RuntimeError as error:

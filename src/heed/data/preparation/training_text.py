@@ -27,9 +27,6 @@ SMALL = 2**25
 SAMPLED_PAIRS = 1000
 """Pairs from which the number of tokens is estimated before they are written."""
 
-ROOM = 1.2
-"""Required free disk space, as a multiple of the estimated size of the files."""
-
 
 @validated("data.preparation.")
 @dataclass(kw_only=True)
@@ -142,7 +139,8 @@ class TrainingText:
         tokens = sum(map(len, (*tokenizer.encode_src(src, tagged=False), *tokenizer.encode_tgt(tgt))))
         tokens_per_char = tokens / max(1, sum(map(len, (*src, *tgt))))
         offsets = 2 * 4 * len(self)
-        needed = ROOM * (encoding.id_type(tokenizer).bit_width / 8 * tokens_per_char * self.report.chars + offsets)
+        # Require more than the estimated size, because the sample may have few tokens.
+        needed = 1.2 * (encoding.id_type(tokenizer).bit_width / 8 * tokens_per_char * self.report.chars + offsets)
         done = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         free = shutil.disk_usage(folder).free
         if needed > free + done:
