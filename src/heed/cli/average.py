@@ -52,7 +52,7 @@ def _weight_sources(path: Path, args: argparse.Namespace) -> "Iterator[WeightSou
     """Resolve one argument to the weights it names."""
     from heed.inference import model_folder
     from heed.runs.averaging import WeightSource
-    from heed.runs.checkpoints import best_checkpoints, last_checkpoints
+    from heed.runs.checkpoints import kept_checkpoints
 
     if path.is_dir() and args.last is None and args.best is None and not args.ema:
         yield WeightSource(path, model_folder.find(path))
@@ -60,9 +60,9 @@ def _weight_sources(path: Path, args: argparse.Namespace) -> "Iterator[WeightSou
     if path.is_dir():
         run = path
         if args.last is not None:
-            checkpoints = last_checkpoints(run, args.last)
+            checkpoints = kept_checkpoints(run, "last", args.last)
         else:
-            checkpoints = best_checkpoints(run, 1 if args.ema else args.best)
+            checkpoints = kept_checkpoints(run, "best", 1 if args.ema else args.best)
     elif args.last is not None or args.best is not None:
         raise HeedError(f"--last and --best choose among the checkpoints of a run, and {path} is not a run.")
     elif path.is_file():

@@ -80,7 +80,7 @@ def train(cfg: Any, report: Callable[[int, float], bool] | None = None) -> list[
     # Imported after the configuration is composed, so that a wrong option is reported before torch is imported.
     from heed.launch.folder import claim_folder
     from heed.launch.run import check_grid, pruning, take_objectives, train_one_run
-    from heed.runs.objectives import objective_values
+    from heed.runs.results import objective_values
 
     check_grid()
     objectives = take_objectives(cfg)

@@ -1,6 +1,6 @@
 """Average the weights of models and checkpoints (Polyak and Juditsky 1992)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,23 @@ def average(sources: Sequence[WeightSource]) -> ModelFolder:
     folders = {source.folder: model_folder.load(source.folder) for source in sources}
     (first, averaged), *others = folders.items()
     for path, other in others:
-        _check_same_architecture(first, averaged, path, other)
-    averaged.model.load_state_dict(mean(_read_weights(sources, averaged)))
+        if other.tokenizer.hash != averaged.tokenizer.hash:
+            raise HeedError(
+                f"{first} and {path} have different tokenizers: only weights for the same tokenizer can be averaged."
+            )
+        mine, theirs = ({key: folder.config[key] for key in ("family", "model")} for folder in (averaged, other))
+        if different := changed_options(mine, theirs):
+            raise HeedError(
+                f"{first} and {path} have different architectures ({', '.join(different)}): only weights of the same "
+                "architecture can be averaged."
+            )
+
+    def read(source: WeightSource) -> Weights:
+        weights = source.read()
+        check_architecture(weights, averaged.model.state_dict(), source.path)
+        return weights
+
+    averaged.model.load_state_dict(mean(map(read, sources)))
     return averaged
 
 
@@ -122,24 +137,3 @@ def mean(states: Iterable[Weights]) -> dict[str, Tensor]:
         for name, tensor in state.items():
             total[name] = total[name] + tensor if name in total else tensor.double()
     return {name: (total[name] / count).to(tensor.dtype) for name, tensor in state.items()}
-
-
-def _read_weights(sources: Sequence[WeightSource], model: ModelFolder) -> Iterator[Weights]:
-    """Read the weights of each source, and check that they have the model's names and shapes."""
-    for source in sources:
-        weights = source.read()
-        check_architecture(weights, model.model.state_dict(), source.path)
-        yield weights
-
-
-def _check_same_architecture(path: Path, model: ModelFolder, other_path: Path, other: ModelFolder) -> None:
-    if other.tokenizer.hash != model.tokenizer.hash:
-        raise HeedError(
-            f"{path} and {other_path} have different tokenizers: only weights for the same tokenizer can be averaged."
-        )
-    mine, theirs = ({key: folder.config[key] for key in ("family", "model")} for folder in (model, other))
-    if different := changed_options(mine, theirs):
-        raise HeedError(
-            f"{path} and {other_path} have different architectures ({', '.join(different)}): only weights of the same "
-            "architecture can be averaged."
-        )

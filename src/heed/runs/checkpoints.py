@@ -73,31 +73,20 @@ def latest_checkpoint(run: Path) -> Path | None:
     return max((run / CHECKPOINTS).glob("last-*.ckpt"), key=checkpoint_step, default=None)
 
 
-def last_checkpoints(run: Path, count: int) -> list[Path]:
-    """Return the ``count`` latest checkpoints of a run; raise a HeedError if it kept fewer."""
-    return _last_of(_kept(run, "last"), run, "last", count)
-
-
-def best_checkpoints(run: Path, count: int) -> list[Path]:
-    """Return the ``count`` best checkpoints of a run by the metric of ``select=``, the best one last.
+def kept_checkpoints(run: Path, kind: Literal["best", "last"], count: int) -> list[Path]:
+    """Return the ``count`` best checkpoints of a run by the metric of ``select=``, the best one last, or the latest.
 
     Raises:
         HeedError: if the run kept fewer, or its metrics.csv cannot be read.
     """
-    selection = Selection((find_config(run) or {}).get("select", "bleu"))
-    scores = _validation_scores(run / METRICS, (*BUILT_IN, selection.metric))
-    validated = [path for path in _kept(run, "best") if checkpoint_step(path) in scores]
-    # With equal scores, the earlier step is better, as in training.
-    validated.sort(key=lambda path: (selection.key(scores[checkpoint_step(path)]), -checkpoint_step(path)))
-    return _last_of(validated, run, "best", count)
-
-
-def _kept(run: Path, kind: Literal["best", "last"]) -> list[Path]:
-    paths = (run / CHECKPOINTS).glob(f"{kind}-*.ckpt")
-    return sorted((path for path in paths if checkpoint_step(path) >= 0), key=checkpoint_step)
-
-
-def _last_of(paths: list[Path], run: Path, kind: Literal["best", "last"], count: int) -> list[Path]:
+    paths = [path for path in (run / CHECKPOINTS).glob(f"{kind}-*.ckpt") if checkpoint_step(path) >= 0]
+    paths.sort(key=checkpoint_step)
+    if kind == "best":
+        selection = Selection((find_config(run) or {}).get("select", "bleu"))
+        scores = _validation_scores(run / METRICS, (*BUILT_IN, selection.metric))
+        paths = [path for path in paths if checkpoint_step(path) in scores]
+        # With equal scores, the earlier step is better, as in training.
+        paths.sort(key=lambda path: (selection.key(scores[checkpoint_step(path)]), -checkpoint_step(path)))
     if not 1 <= count <= len(paths):
         raise HeedError(
             f"{run} has {len(paths)} {kind} checkpoints, not {count}: trainer.keep_{kind} sets how many a run keeps."

@@ -90,6 +90,19 @@ def scores_by_split(results: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {**(valid.get("sets") or {"valid": valid}), **results["tests"]}
 
 
+def objective_values(results: Mapping[str, Any], names: Sequence[str]) -> list[float]:
+    """Return the objectives of a hyperparameter search by their paths; raise a HeedError if one has no finite value."""
+    values = []
+    for name in names:
+        value: Any = results
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if not isinstance(value, (int, float)):
+            raise HeedError(f"The results hold no number for {name}: it was not measured, or is not finite.")
+        values.append(float(value))
+    return values
+
+
 def write_results(run: Path, results: Mapping[str, Any]) -> None:
     """Write ``results.json``, and so mark the run as finished."""
     write_file(run / RESULTS, json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", durable=True)

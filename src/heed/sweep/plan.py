@@ -15,11 +15,20 @@ from optuna.samplers import BaseSampler
 
 from heed.errors import HeedError
 from heed.launch.configuration import build_part, dry_run
-from heed.options import AtLeast1, format_value, validated
-from heed.runs.objectives import DIRECTIONS, StudyDirection, check_objectives
+from heed.options import AtLeast1, did_you_mean, format_value, validated
 from heed.sweep.space import Option, Point, Space, corners, grid_values, read_space
-from heed.sweep.study import FORMAT, quiet
+from heed.sweep.study import FORMAT, StudyDirection, quiet
 
+DIRECTIONS: Mapping[str, StudyDirection] = {
+    "valid.bleu": "maximize",
+    "valid.chrf": "maximize",
+    "valid.loss": "minimize",
+    "tokens_per_second": "maximize",
+    "train_seconds": "minimize",
+    "decode_seconds.valid": "minimize",
+    "params": "minimize",
+}
+"""Whether a search maximizes or minimizes each objective, by its path in results.json."""
 WORKER_OPTIONS = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "trainer.devices=")
 """Options that may differ between the workers of a study."""
 GRID = "optuna.samplers.BruteForceSampler"
@@ -45,7 +54,14 @@ class SweepSettings:
 
     def __post_init__(self) -> None:
         names = self.objectives
-        check_objectives(names)
+        if not names or len(set(names)) < len(names):
+            raise HeedError(f"sweep.objective={','.join(names)} must name one result, or several different ones.")
+        for name in names:
+            if name.startswith("test"):
+                raise HeedError(f"sweep.objective={name} would choose by the test set: optimise valid.bleu instead.")
+            if name not in DIRECTIONS:
+                close = did_you_mean(name, DIRECTIONS, "sweep.objective=")
+                raise HeedError(f"sweep.objective={name} is unknown{close}: choose from {', '.join(DIRECTIONS)}.")
         if self.confirm is not None and not re.fullmatch(r"[1-9]\d?x[1-9]\d?", self.confirm):
             raise HeedError(f"sweep.confirm={self.confirm} must be CONFIGURATIONSxSEEDS, such as 3x3, or null.")
         if self.pruner and not (len(names) == 1 and names[0].startswith("valid.")):

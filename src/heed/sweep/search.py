@@ -22,8 +22,7 @@ from heed.report.sweep import Configuration, best_first
 from heed.report.sweep_page import write_page
 from heed.report.sweep_text import format_score, study_lines
 from heed.runs.checkpoints import latest_checkpoint
-from heed.runs.objectives import objective_values
-from heed.runs.results import RESULTS, read_results
+from heed.runs.results import RESULTS, objective_values, read_results
 from heed.sweep.plan import Plan, build_sampler
 from heed.sweep.space import draw
 from heed.sweep.study import FORMAT, SharedStudy, fail, lock, open_storage, quiet, release

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import optuna
 from filelock import FileLock
@@ -20,7 +20,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from heed.errors import HeedError, first_line, missing_package
 from heed.options import format_value
 from heed.report.sweep import TrialSummary
-from heed.runs.objectives import StudyDirection
+
+StudyDirection = Literal["maximize", "minimize"]
 
 FORMAT = 1  # of the attributes of a study
 STUDY_FILE = "study.db"  # SQLite database of the trials, in the folder of the study
