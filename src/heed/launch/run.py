@@ -1,5 +1,6 @@
 """The plan of one run: build, fit, test, and write the results."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -21,7 +22,7 @@ from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
 from heed.evaluation.metrics import METRICS, find_metrics, find_unusable
 from heed.evaluation.scores import Metric
-from heed.files import writing
+from heed.files import write_file, writing
 from heed.inference import model_folder
 from heed.launch.auto import settle_auto
 from heed.launch.compose import Config, compose, find_differences
@@ -40,6 +41,7 @@ from heed.progress import is_first_process, print_line
 from heed.runs.checkpoints import BUILT_IN, Selection
 from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
+from heed.runs.results import FACTS, PRUNED
 from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.stopping import Pruning, Report
 from heed.training.guided_alignment import GuidedAlignment
@@ -79,7 +81,8 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     facts = run_facts(trainer, module, data, differences=differences) | settled.facts
     print_line("\n".join(f"{name + ':':<9} {text}" for name, text in [*facts.items(), ("Folder", folder)]))
     if is_first:
-        run.write_facts(facts | machine_facts(trainer, data))
+        text = json.dumps(facts | machine_facts(trainer, data), indent=2, ensure_ascii=False)
+        write_file(folder / FACTS, text + "\n")
 
     with closing(trainer.loggers), writing(folder), page.closing() if page else nullcontext():
         if config["init_from"] and checkpoint is None:
@@ -102,7 +105,7 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
             )
         if (step := next((c.pruned_at for c in trainer.callbacks if isinstance(c, Pruning)), None)) is not None:
             if trainer.is_global_zero:
-                run.write_pruned(step)
+                write_file(folder / PRUNED, f"The search ended this run early, after step {step:,}.\n")
             return None
         module.model.load_state_dict(chosen_weights(config["weights"], trainer.checkpoint_callback))
         trainer.test(module, data, verbose=False)

@@ -112,15 +112,11 @@ def effective_options(config: Mapping[str, Any], prefix: str = "") -> dict[str, 
         if isinstance(option, Mapping):
             found |= effective_options(option, f"{name}.")
         elif role(name) != "harmless":
-            found[name] = _class_name(config) if key == "_target_" else option
+            # Of a class without its module, because classes move between modules.
+            found[name] = str(option).rpartition(".")[2] if key == "_target_" else option
     return found
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """Return a digest of all options that change what is computed."""
     return hashlib.sha256(json.dumps(effective_options(config), sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _class_name(config: Mapping[str, Any]) -> str:
-    """Return the class of an object without its module, because classes move between modules."""
-    return str(config["_target_"]).rpartition(".")[2]

@@ -1,6 +1,5 @@
 """The folder of a run, ``runs/NAME/TIME``: start or resume the run, and write its files."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from traceback import format_exception
@@ -11,7 +10,6 @@ from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
 from heed.files import write_file
 from heed.runs.config import read_config, write_config
-from heed.runs.results import FACTS, PRUNED
 from heed.runs.resume import starting_checkpoint
 from heed.runs.state import FAILURE
 
@@ -70,14 +68,6 @@ class RunFolder:
         counts = count_words(training_sources(COUNTED_PAIRS), vocabulary)
         counted = min(pairs, COUNTED_PAIRS)
         write_counts(self.path / "translations" / WORD_COUNTS, counts, pairs=counted, of=pairs)
-
-    def write_facts(self, facts: Mapping[str, str]) -> None:
-        """Write ``facts.json``: what the run trains on what, known when it starts."""
-        write_file(self.path / FACTS, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
-
-    def write_pruned(self, step: int) -> None:
-        """Write ``pruned.txt``, the mark of a run that a search ended early."""
-        write_file(self.path / PRUNED, f"The search ended this run early, after step {step:,}.\n")
 
 
 def write_failure(run: Path, reason: str, error: BaseException) -> None:

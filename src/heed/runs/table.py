@@ -12,7 +12,6 @@ from typing import Any
 from heed.errors import HeedError
 from heed.runs.checkpoints import METRICS
 from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
-from heed.runs.differences import compare_with_first
 from heed.runs.records import read_csv
 from heed.runs.results import RESULTS, read_results
 from heed.runs.state import FAILURE, find_state
@@ -88,19 +87,19 @@ def runs_table(rows: Sequence[Row], style: str = "text") -> str:
     columns: list[tuple[str, str, list[str]]] = []
     for key, (title, form) in COLUMNS.items():
         if key == "settings":
-            columns += [("<", *column) for column in _settings_columns(rows)]
+            columns += _settings_columns(rows)
         else:
             cells = ["" if row[key] is None else format(row[key], form) for row in rows]
             columns.append((">" if form else "<", title, cells))
     return _format_columns(columns, style)
 
 
-def _settings_columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+def _settings_columns(rows: Sequence[Row]) -> list[tuple[str, str, list[str]]]:
     """Return a column for each option that a grid varies, or one for all if the rows are not the jobs of one grid."""
     if not _is_one_grid(rows):
-        return [("settings", [_shorten(row["settings"] or "") for row in rows])]
+        return [("<", "settings", [_shorten(row["settings"] or "") for row in rows])]
     names = dict.fromkeys(name for row in rows for name in row["varied"])
-    return [(name, [_shorten(row["varied"].get(name, "")) for row in rows]) for name in names]
+    return [("<", name, [_shorten(row["varied"].get(name, "")) for row in rows]) for name in names]
 
 
 def _is_one_grid(rows: Sequence[Row]) -> bool:
@@ -136,7 +135,7 @@ def seed_table(rows: Sequence[Row], folder: Path, style: str = "text") -> str:
     firsts = [without_seed(line[0]) for line in lines]
     is_grid = _is_one_grid(firsts)
     columns = [] if is_grid else [("<", "runs", [str(Path(row["run"]).parent) for row in firsts])]
-    columns += [("<", *column) for column in _settings_columns(firsts)]
+    columns += _settings_columns(firsts)
     columns.append((">", "seeds", [str(len(line)) for line in lines]))
     for score in ("valid_bleu", "test_bleu"):
         spreads = [_mean_and_deviation([row[score] for row in line]) for line in lines]
@@ -145,6 +144,37 @@ def seed_table(rows: Sequence[Row], folder: Path, style: str = "text") -> str:
         columns.append((">", "difference", ["", *(f"{value:+.2f}" for value, _ in found)]))
         columns.append((">", "p", ["", *("< 0.001" if p < 0.001 else f"{p:.3f}" for _, p in found)]))
     return _format_columns(columns, style)
+
+
+def compare_with_first(groups: Sequence[Sequence[Path]]) -> list[tuple[float, float]]:
+    """Return the difference of each further group's mean test BLEU from that of the first group, and its p-value.
+
+    Each group is a configuration with several seeds. p is adjusted for the number of groups (Holm). The test set is the
+    first one of the first run. Return nothing if the runs have no common test set.
+    """
+    from heed.evaluation.significance import Sample, bleu, difference, holm, resample, sentence_statistics
+
+    def read(run: Path, suffix: str) -> list[str]:
+        return (run / "translations" / f"{split}.{suffix}").read_bytes().decode().split("\n")[:-1]
+
+    try:
+        results = read_results(groups[0][0] / RESULTS)
+        split, tgt_lang = next(iter(results["tests"])), results["tgt_lang"]
+        references, *others = [read(run, "ref") for group in groups for run in group]
+        translations = [[read(run, "hyp") for run in group] for group in groups]
+    except (HeedError, OSError, KeyError, ValueError, StopIteration):  # copied, damaged or untested runs
+        return []
+    lengths = {len(hypotheses) for group in translations for hypotheses in group}
+    if lengths != {len(references)} or any(other != references for other in others):
+        return []
+
+    def sample(group: Sequence[Sequence[str]]) -> Sample:
+        counts = [sentence_statistics(hypotheses, references, tgt_lang=tgt_lang)["BLEU"] for hypotheses in group]
+        return resample(counts, bleu)
+
+    first, *samples = map(sample, translations)
+    found = [difference(each, first) for each in samples]
+    return [(each.value, p) for each, p in zip(found, holm([each.p for each in found]), strict=True)]
 
 
 def without_seed(row: Row) -> Row:
