@@ -208,15 +208,10 @@ def is_unmodified(module: "nn.Module") -> bool:
     replaced in the instance. torch 2.13: ``Module._call_impl``; a parametrized module has a class of its own.
     """
     cls: type = type(module)
-    own, everywhere, methods = vars(module), _module_code(), _methods(cls)
+    own, everywhere, methods = vars(module), sys.modules["torch.nn.modules.module"], _methods(cls)
     hooks = own["_forward_hooks"] or own["_forward_pre_hooks"]
     global_hooks = everywhere._global_forward_hooks or everywhere._global_forward_pre_hooks
     return not (hooks or global_hooks or methods is None) and methods.isdisjoint(own)
-
-
-@cache
-def _module_code() -> Any:
-    return import_module("torch.nn.modules.module")
 
 
 @cache

@@ -16,7 +16,7 @@ from heed.errors import HeedError
 from heed.files import write_file
 from heed.inference import model_folder
 from heed.launch.compose import Config
-from heed.launch.configuration import build_model_on, vocabulary
+from heed.launch.configuration import build_model_on, build_part, vocabulary
 from heed.models.seq2seq import ModelConfig
 from heed.runs.results import plain_scores
 from heed.training.module import TranslationModule
@@ -71,11 +71,12 @@ def read_initial_scores(run: Path) -> Any:
 
 def _change(architecture: ModelConfig, cfg: Config, paths: Collection[str]) -> ModelConfig:
     """Return the architecture with the values that ``cfg`` has at these paths ("model.dropout")."""
-    changed = OmegaConf.create({"model": architecture.to_plain()})
-    chosen = OmegaConf.create({"model": _without_targets(OmegaConf.to_container(cfg.model, resolve=True))})
+    changed = OmegaConf.create({"model": _with_targets(architecture)})
+    chosen = OmegaConf.create({"model": OmegaConf.to_container(cfg.model, resolve=True)})
     for path in paths:
         OmegaConf.update(changed, path, OmegaConf.select(chosen, path), merge=False, force_add=True)
-    return type(architecture).from_plain(OmegaConf.to_container(changed.model))
+    new: ModelConfig = build_part(OmegaConf.to_container(changed.model), where="model.")
+    return new
 
 
 def _has_shapes(architecture: ModelConfig, folder: Path) -> bool:
@@ -90,8 +91,3 @@ def _with_targets(part: Any) -> Any:
         return part
     options = {field.name: _with_targets(getattr(part, field.name)) for field in fields(part)}
     return {"_target_": f"{type(part).__module__}.{type(part).__qualname__}", **options}
-
-
-def _without_targets(node: Any) -> Any:
-    is_part = isinstance(node, dict)
-    return {name: _without_targets(value) for name, value in node.items() if name != "_target_"} if is_part else node

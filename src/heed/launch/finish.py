@@ -45,6 +45,7 @@ def write_run(
     alignment = next((c.results for c in trainer.callbacks if isinstance(c, MeasureAttentionHeads)), None)
     corpora = next((c.results() for c in trainer.callbacks if isinstance(c, CountCorpora)), None)
     checkpoints: Checkpoints = trainer.checkpoint_callback
+    ranking, best = checkpoints.selection, [checkpoint_step(path) for path in checkpoints.best]
     used_steps = [checkpoint_step(path) for path in _choose_checkpoints(config["weights"], checkpoints)]
 
     for split, (_, _, translations) in module.results.items():
@@ -81,7 +82,7 @@ def write_run(
         "decode_seconds": {split: round(seconds, 2) for split, seconds in module.decode_seconds.items()},
         "search": search,
         "weights": config["weights"],
-        "select": _deciding_metric(checkpoints),
+        "select": ranking.deciding_metric(checkpoints.scores[best[0]]) if best else ranking.metric,
         "selected_step": used_steps[-1],
         "averaged_steps": used_steps if len(used_steps) > 1 else None,
         "skipped_steps": module.skipped.total,
@@ -127,13 +128,6 @@ def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
             "or the checkpoint was deleted. Train longer: raise trainer.max_steps or trainer.max_epochs."
         )
     return paths
-
-
-def _deciding_metric(checkpoints: Checkpoints) -> str:
-    """Return the metric that chose the best checkpoint."""
-    if not checkpoints.best:
-        return checkpoints.selection.metric
-    return checkpoints.selection.deciding_metric(checkpoints.scores[checkpoint_step(checkpoints.best[0])])
 
 
 def _git_commit() -> str | None:

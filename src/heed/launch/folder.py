@@ -3,8 +3,7 @@
 import os
 import shlex
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from datetime import datetime
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
@@ -17,7 +16,7 @@ from heed.launch.compose import Config
 from heed.launch.processes import PARENT, agree_on_folder, detect_launch, watch_parent
 from heed.progress import is_first_process, print_line
 from heed.runs.checkpoints import CheckpointFormatError, latest_checkpoint
-from heed.runs.claim import create, locked, remove_if_empty
+from heed.runs.claim import create, locked, remove_empty, remove_if_empty
 from heed.runs.config import HYDRA_FOLDER
 from heed.runs.resume import check_available, newest_unfinished
 from heed.training.callbacks.signals import end_other_processes
@@ -46,7 +45,7 @@ def claim_folder(cfg: Config) -> Iterator[Path]:
             elif cfg.resume:
                 folder = newest_unfinished(home)
             else:
-                folder = create(home, f"{datetime.now():%Y-%m-%d_%H-%M-%S}")
+                folder = create(home)
             lock.callback(remove_empty, folder)  # after the lock, whose file Windows removes with its release
             lock.enter_context(locked(folder))
             check_available(folder, resume=cfg.resume)
@@ -69,12 +68,6 @@ def claim_folder(cfg: Config) -> Iterator[Path]:
                 end_other_processes()
                 report_on_failure(folder, error, resumed=cfg.resume)
             raise
-
-
-def remove_empty(folder: Path) -> None:
-    """Remove an empty folder."""
-    with suppress(OSError):  # not empty
-        folder.rmdir()
 
 
 def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> None:

@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -68,8 +67,7 @@ class Jobs(Callback):
         HydraConfig.instance().set_config(config)  # the name of the folder interpolates the choices
         self.folder, home = Path(config.hydra.sweep.dir), Path("runs", config.name)
         if is_grid and self.folder == home:  # a study is continued in the same folder, by any number of workers
-            now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
-            self.folder = agree_on_folder(detect_launch(), lambda: create(home, now))
+            self.folder = agree_on_folder(detect_launch(), lambda: create(home))
         with read_write(config.hydra):
             config.hydra.sweep.dir = str(self.folder)
             # As an override, because a job interpolates its own name, which may contain the model.

@@ -31,7 +31,7 @@ from heed.launch.diversification import diversify
 from heed.launch.errors import explained
 from heed.launch.fine_tuning import inherit_architecture, score_initial_weights
 from heed.launch.finish import chosen_weights, write_run
-from heed.launch.folder import remove_empty, write_hydra_folder
+from heed.launch.folder import write_hydra_folder
 from heed.launch.matching import match_run
 from heed.launch.page import RunPage
 from heed.launch.processes import check_world_size, detect_launch
@@ -39,6 +39,7 @@ from heed.launch.summary import machine_facts, results_summary, run_facts, size_
 from heed.options import raise_problems
 from heed.progress import is_first_process, print_line
 from heed.runs.checkpoints import BUILT_IN, Selection
+from heed.runs.claim import remove_empty
 from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
 from heed.runs.results import FACTS, PRUNED

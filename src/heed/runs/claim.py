@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 
 from heed.errors import HeedError
@@ -11,18 +12,17 @@ from heed.runs.checkpoints import METRICS
 from heed.runs.config import CONFIG, HYDRA_FOLDER
 from heed.runs.results import FACTS
 
-HYDRA_FILES = tuple(f"{HYDRA_FOLDER}/{name}.yaml" for name in ("config", "hydra", "overrides"))
-
 LOCK = ".lock"
 """A file in the run folder that is locked while a process trains there. The lock ends with the process."""
 
 
-def create(parent: Path, now: str) -> Path:
-    """Create a new folder in ``parent``, named after ``now`` (``YYYY-MM-DD_hh-mm-ss``), with a suffix if it exists.
+def create(parent: Path, now: str | None = None) -> Path:
+    """Create a new folder in ``parent``, named after the time (``YYYY-MM-DD_hh-mm-ss``), with a suffix if it exists.
 
     `creation_order` sorts these folders. If the clock was set back, the name is the newest folder's name with the next
     suffix.
     """
+    now = now or f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
     with writing(parent):
         parent.mkdir(parents=True, exist_ok=True)
         while True:
@@ -76,9 +76,15 @@ def is_locked(folder: Path) -> bool:
 def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
     if not (folder / METRICS).exists():
-        for file in (CONFIG, FACTS, "wandb/id", LOCK, *HYDRA_FILES):
+        hydra = [f"{HYDRA_FOLDER}/{name}.yaml" for name in ("config", "hydra", "overrides")]
+        for file in (CONFIG, FACTS, "wandb/id", LOCK, *hydra):
             with suppress(PermissionError):  # on Windows, releasing the lock removes it
                 (folder / file).unlink(missing_ok=True)
     for path in (folder / "wandb", folder / HYDRA_FOLDER, folder):
-        with suppress(OSError):  # not empty
-            path.rmdir()
+        remove_empty(path)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove an empty folder."""
+    with suppress(OSError):  # not empty
+        folder.rmdir()
