@@ -33,7 +33,7 @@ def check(overrides: Sequence[str]) -> Iterator[str]:
     sys.argv = [HEED_TRAIN, *overrides]  # messages name the program whose options these are
     with explained(overrides):
         settled = settle(compose(overrides), Path("unused"))
-        trainer, module, data = assemble(settled.config, settled.parts, Path("unused"), load_text=settled.load_text)
+        trainer, module, data = assemble(settled.config, settled.parts, Path("unused"))
     planned = run_facts(trainer, module, data, differences=()) | settled.facts
     yield from (f"{name + ':':<10}{planned[name]}" for name in planned if name not in ("Options", "Devices"))
     facts = known_facts(trainer, module, data, fine_tuned=settled.config["init_from"] is not None)

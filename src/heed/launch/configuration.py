@@ -1,26 +1,33 @@
 """Build the parts of a run from its configuration, and report wrong options and contradictions before data is read."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
+from heed.data.corpus import Corpus
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
+from heed.inference import model_folder
 from heed.launch.auto import TYPICAL_PAIRS, settle_auto
 from heed.launch.compose import Config
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.options import collect_problems, find_problems, format_value, raise_problems
+from heed.progress import print_line
 from heed.training.callbacks.ema import EMA
 from heed.training.compilation import compiled_decode_hidden
 from heed.training.memory import checkpoint_layers
 
 Parts = dict[str, Any]
-"""The parts of a run by their name in the configuration; those in `COLLECTIONS` are mappings of objects."""
+"""The parts of a run by their name in the configuration; those in `COLLECTIONS` are mappings of objects.
+
+``text`` is a function that returns the corpus and the tokenizer, and reads them at the first call.
+"""
 
 PARTS = ("batching", "data", "tokenizer", "model", "module", "optimizer", "schedule", "search", "trainer")
 """The parts that every run has: each is a mapping with a ``_target_``."""
@@ -90,7 +97,17 @@ def build_parts(config: Mapping[str, Any]) -> Parts:
                 if node is not None:
                     parts[name][key] = build_part(node, where=f"{name}.{key}.", later=PASSED_LATER.get(name, ()))
     raise_problems(problems)
+    parts["text"] = cache(partial(_load_text, config, parts))
     return parts
+
+
+def _load_text(config: Mapping[str, Any], parts: Parts) -> tuple[Corpus, Tokenizer]:
+    """Read and clean the corpus; train its tokenizer, or read it from the cache or from the model of ``init_from``."""
+    corpus: Corpus = parts["data"].load()
+    print_line(corpus.train.describe_cleaning())
+    if config["init_from"]:
+        return corpus, Tokenizer.load(model_folder.find(Path(config["init_from"])))
+    return corpus, parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.all_tags)
 
 
 def build_part(node: Any, *, where: str, later: Collection[str] = ()) -> Any:

@@ -2,12 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import lightning as L
 import torch
@@ -16,9 +15,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from omegaconf import OmegaConf, open_dict
 
-from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
-from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
 from heed.evaluation.metrics import METRICS, find_metrics, find_unusable
 from heed.evaluation.scores import Metric
@@ -50,9 +47,6 @@ from heed.training.loggers import closing
 from heed.training.module import TranslationModule
 from heed.training.trainer import resolve_precision
 
-TextLoader: TypeAlias = Callable[[], tuple[Corpus, Tokenizer]]
-"""Reads the corpus, and trains or reads its tokenizer."""
-
 
 def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ()) -> dict[str, Any] | None:
     """Train one model in a claimed folder, test it and write its results; see `assemble`.
@@ -74,9 +68,8 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     if is_first:
         write_hydra_folder(cfg, folder)
     page = RunPage(folder) if is_first else None
-    trainer, module, data = assemble(
-        config, settled.parts, folder, [*callbacks, page.callback] if page else callbacks, settled.load_text
-    )
+    callbacks = [*callbacks, page.callback] if page else callbacks
+    trainer, module, data = assemble(config, settled.parts, folder, callbacks)
     if is_first:
         _check_room(folder, module, has_average=config["weights"] == "ema")
     facts = run_facts(trainer, module, data, differences=differences) | settled.facts
@@ -122,7 +115,6 @@ class Settled(NamedTuple):
 
     config: dict[str, Any]
     parts: Parts
-    load_text: TextLoader
     match: dict[str, Any] | None
     """What `match_run` returns, or None without ``match=``."""
     facts: dict[str, str]
@@ -134,21 +126,21 @@ def settle(cfg: Config, folder: Path) -> Settled:
     if cfg.init_from:
         inherit_architecture(cfg, HydraConfig.get().overrides.task)
     config, parts = dry_run(cfg)
-    load_text, match = cache(partial(_load_text, config, parts)), None
+    text, match = parts["text"], None
 
     def count_pairs() -> int:
         # What this machine cannot train is refused before the text is read.
         selection, _ = _load_metrics(config)
         _build_trainer(config, parts | {"logger": {}}, folder, selection, ())
-        return len(load_text()[0].train)
+        return len(text()[0].train)
 
     if facts := settle_auto(cfg, count_pairs):
         config, parts = dry_run(cfg)
     if cfg.match is not None:
-        match = match_run(cfg, folder, parts["model"], lambda: vocabulary(load_text()[1]))
+        match = match_run(cfg, folder, parts["model"], lambda: vocabulary(text()[1]))
         config, parts = dry_run(cfg)
     cfg.trainer.precision = config["trainer"]["precision"] = _choose_precision(config, folder)
-    return Settled(config, parts, load_text, match, facts)
+    return Settled(config, parts | {"text": text}, match, facts)
 
 
 def _choose_precision(config: Mapping[str, Any], folder: Path) -> str:
@@ -175,23 +167,18 @@ def _check_room(folder: Path, module: TranslationModule, *, has_average: bool) -
 
 
 def assemble(
-    config: Mapping[str, Any],
-    parts: Parts,
-    folder: Path,
-    callbacks: Iterable[Callback] = (),
-    load_text: TextLoader | None = None,
+    config: Mapping[str, Any], parts: Parts, folder: Path, callbacks: Iterable[Callback] = ()
 ) -> tuple[L.Trainer, TranslationModule, TranslationData]:
     """Build the trainer, read the data, train the tokenizer or read it from the cache, and build the model.
 
-    ``config`` and ``parts`` are those of `dry_run`; ``callbacks`` are used in addition to the configured ones;
-    ``load_text`` returns the corpus and the tokenizer if they may have been read before.
+    ``config`` and ``parts`` are those of `dry_run`; ``callbacks`` are used in addition to the configured ones.
 
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
     """
     selection, metrics = _load_metrics(config)
     trainer = _build_trainer(config, parts, folder, selection, callbacks)
-    corpus, tokenizer = _load_text(config, parts) if load_text is None else load_text()
+    corpus, tokenizer = parts["text"]()
     dropout, with_tests = parts["tokenizer"].bpe_dropout, config["test"]
     data = TranslationData(
         corpus, tokenizer, parts["batching"], bpe_dropout=dropout, with_tests=with_tests, resume=config["resume"]
@@ -256,15 +243,6 @@ def _build_trainer(
     return trainer
 
 
-def _load_text(config: Mapping[str, Any], parts: Parts) -> tuple[Corpus, Tokenizer]:
-    """Read and clean the corpus; train its tokenizer, or read it from the cache or from the model of ``init_from``."""
-    corpus: Corpus = parts["data"].load()
-    print_line(corpus.train.describe_cleaning())
-    if config["init_from"]:
-        return corpus, Tokenizer.load(model_folder.find(Path(config["init_from"])))
-    return corpus, parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.all_tags)
-
-
 def describe_run(cfg: Config) -> str:
     """Return what a run would train: its sizes, steps and options, and about how much memory it would need."""
     take_objectives(cfg)
@@ -273,7 +251,7 @@ def describe_run(cfg: Config) -> str:
     differences = find_differences(cfg)
     with TemporaryDirectory() as folder:
         settled = settle(cfg, Path(folder))
-        trainer, module, data = assemble(settled.config, settled.parts, Path(folder), load_text=settled.load_text)
+        trainer, module, data = assemble(settled.config, settled.parts, Path(folder))
     with trainer.precision_plugin.train_step_context():
         facts = run_facts(trainer, module, data, differences=differences) | settled.facts | size_facts(module, data)
     return "\n".join(f"{name + ':':<9} {text}" for name, text in facts.items())
@@ -286,9 +264,8 @@ def prepare(overrides: Sequence[str]) -> str:
         HeedError: if an option is wrong or the data cannot be read.
     """
     with explained(overrides):
-        config = plain_options(compose(overrides))
-        parts = build_parts(config)
-    corpus, tokenizer = _load_text(config, parts)
+        parts = build_parts(plain_options(compose(overrides)))
+    corpus, tokenizer = parts["text"]()
     lines = []
     for part in corpus.train.texts:
         pairs = part.encode(tokenizer)
