@@ -47,13 +47,11 @@ class Jobs(Callback):
     def __init__(self) -> None:
         self.folder: Path | None = None  # of the grid or study; None in a single run
         self._is_grid = False
-        self._start = 0.0
         self._confounders: list[str] = []
-        self._argv: list[str] = []
-        self._launch_variables: set[str] = set()
+        self._start, self._argv = time.time(), sys.argv
+        self._launch_variables = LAUNCH_VARIABLES & os.environ.keys()
 
     def on_multirun_start(self, config: Config, **_: Any) -> None:
-        self._start = time.time()
         self._is_grid = is_grid = config.sweep is None  # a search has its own folders and tables
         matches = is_grid and config.match is not None and config.match_to is None
         if matches and not config.hydra.launcher._target_.endswith(".BasicLauncher"):
@@ -87,8 +85,7 @@ class Jobs(Callback):
         overrides = list(job.overrides.task)
         print(f"\nJob {job.job.num}: {' '.join(overrides)}", file=sys.stderr, flush=True)
         # Lightning starts the other processes of the job with sys.argv and hydra.run.dir, as processes of a single run.
-        self._argv, sys.argv = sys.argv, [sys.argv[0], *overrides]
-        self._launch_variables = LAUNCH_VARIABLES & os.environ.keys()
+        sys.argv = [sys.argv[0], *overrides]
         with read_write(job):
             job.run.dir = job.runtime.output_dir
 
