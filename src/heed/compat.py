@@ -14,7 +14,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -72,11 +72,10 @@ def is_running(process: int) -> bool:
     if WINDOWS:
         return True
     try:
-        os.kill(process, 0)
+        with suppress(PermissionError):  # another user's
+            os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
-        return True
     return True
 
 

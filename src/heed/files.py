@@ -157,12 +157,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
             return super().compose_node(parent, index)
 
     check_regular(path)
+    if path.stat().st_size > YAML_LIMIT:
+        raise HeedError(f"{path} is larger than {YAML_LIMIT:,} bytes: it was not written by heed.")
     try:
-        if path.stat().st_size > YAML_LIMIT:
-            raise HeedError(f"{path} is larger than {YAML_LIMIT:,} bytes: it was not written by heed.")
         data = yaml.load(path.read_text(encoding="utf-8"), Loader)
-    except HeedError:
-        raise
     except OSError as error:
         raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
     # ValueError: not UTF-8, or an impossible date.

@@ -32,12 +32,6 @@ class WeightSource:
     ema: bool = False
     """Use the moving average in the checkpoint."""
 
-    def read(self) -> Weights:
-        """Read the weights to the CPU."""
-        if self.path.is_dir():
-            return model_folder.load(self.folder).model.state_dict()
-        return checkpoint_weights(self.path, ema=self.ema)
-
 
 def average(sources: Sequence[WeightSource]) -> ModelFolder:
     """Return the first source's model with the mean weights of all sources.
@@ -60,7 +54,8 @@ def average(sources: Sequence[WeightSource]) -> ModelFolder:
             )
 
     def read(source: WeightSource) -> Weights:
-        weights = source.read()
+        is_model, folder = source.path.is_dir(), folders[source.folder]
+        weights = folder.model.state_dict() if is_model else checkpoint_weights(source.path, ema=source.ema)
         check_architecture(weights, averaged.model.state_dict(), source.path)
         return weights
 

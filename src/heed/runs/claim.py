@@ -66,10 +66,8 @@ def is_locked(folder: Path) -> bool:
     try:
         if (folder / LOCK).exists():
             FileLock(folder / LOCK, blocking=False).acquire().lock.release()
-    except Timeout:
-        return True
-    except OSError:  # the folder may only be read
-        pass
+    except OSError as error:  # another process holds the lock, or the folder may only be read
+        return isinstance(error, Timeout)
     return False
 
 

@@ -26,7 +26,6 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
     Raises:
         HeedError: if every worker failed, with the last line of one log.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     logs = [folder / f"worker-{number}.log" for number in range(count)]
     print_line(f"{count} workers print to {logs[0]} and so on. This terminal shows the results of trials.")
     workers = [_start(number, count, log) for number, log in enumerate(logs)]
