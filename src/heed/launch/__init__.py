@@ -68,22 +68,17 @@ def describe(cfg: Any) -> None:
     print(describe_run(cfg))
 
 
-def train(cfg: Any, report: Callable[[int, float], bool] | None = None) -> list[float] | None:
+def train(cfg: Any, report: Callable[[int, float], bool] | None = None) -> None:
     """Claim a run folder and train a run there. Hydra calls this function with the composed configuration.
 
     Args:
         report: asks the hyperparameter search whether to prune this run, a trial, at a step with this score.
-
-    Returns:
-        The objectives of a trial; None if it was pruned, and for a run outside a search.
     """
     # Imported after the configuration is composed, so that a wrong option is reported before torch is imported.
     from heed.launch.folder import claim_folder
-    from heed.launch.run import check_grid, pruning, take_objectives, train_one_run
-    from heed.runs.results import objective_values
+    from heed.launch.run import check_grid, take_pruning, train_one_run
 
     check_grid()
-    objectives = take_objectives(cfg)
+    callbacks = take_pruning(cfg, report)
     with claim_folder(cfg) as folder:
-        results = train_one_run(cfg, folder, pruning(objectives, report))
-    return objective_values(results, objectives) if objectives and results is not None else None
+        train_one_run(cfg, folder, callbacks)

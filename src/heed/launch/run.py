@@ -245,7 +245,7 @@ def _build_trainer(
 
 def describe_run(cfg: Config) -> str:
     """Return what a run would train: its sizes, steps and options, and about how much memory it would need."""
-    take_objectives(cfg)
+    take_pruning(cfg)
     cfg.logger, cfg.resume = {}, False
     remove_empty(Path(HydraConfig.get().runtime.output_dir))  # Hydra has made it
     differences = find_differences(cfg)
@@ -293,8 +293,10 @@ def check_grid() -> None:
         )
 
 
-def take_objectives(cfg: Config) -> list[str]:
-    """Remove the options of a search from the configuration of a run, and return its objectives: none outside a search.
+def take_pruning(cfg: Config, report: Report | None = None) -> list[Callback]:
+    """Remove the options of a search from the configuration of a run, and return the callback that prunes a trial.
+
+    All processes of a trial need it. There is none outside a search, and for results that validations lack.
 
     Raises:
         HeedError: if there are options of a search, but the run is no trial.
@@ -306,10 +308,6 @@ def take_objectives(cfg: Config) -> list[str]:
     if not OmegaConf.is_dict(options) or options.get("trial") is None:
         choice = HydraConfig.get().runtime.choices.get("sweep")
         raise HeedError(f"sweep={choice} searches over many runs: add -m to start them.")
-    return [options.objective] if isinstance(options.objective, str) else list(options.objective)
-
-
-def pruning(objectives: Sequence[str], report: Report | None) -> list[Callback]:
-    """Return the callback that prunes a trial, for each of its processes; none for results that validations lack."""
-    metrics = [name.removeprefix("valid.") for name in objectives if name.startswith("valid.")]
-    return [Pruning(metrics[0], report)] if len(objectives) == len(metrics) == 1 else []
+    names = [options.objective] if isinstance(options.objective, str) else list(options.objective)
+    is_measured = len(names) == 1 and names[0].startswith("valid.")
+    return [Pruning(names[0].removeprefix("valid."), report)] if is_measured else []

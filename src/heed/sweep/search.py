@@ -36,8 +36,8 @@ POLL_SECONDS = 5.0  # between two checks for trials of other workers
 PAGE = "sweep.html"
 TOP = 10  # trials that are printed at the end
 
-Train = Callable[..., list[float] | None]
-"""`heed.launch.train`: maps a configuration and ``report`` to the objectives, or to None if pruned."""
+Train = Callable[..., None]
+"""`heed.launch.train`: trains a run, given its configuration and ``report``."""
 
 
 def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: Train, config: Any) -> None:
@@ -148,16 +148,13 @@ class StudyWorker:
 
         If this process is stopped, another worker continues the trial.
         """
-        results = self.plan.folder / trial.user_attrs["folder"] / RESULTS
         try:
             with optuna_heartbeats(trial._trial_id, self.storage):
-                if results.exists():  # its last worker died after writing them
-                    values: list[float] | None = objective_values(read_results(results), self.settings.objectives)
-                else:
-                    values = self._launch(study, trial)
+                values = self._launch(study, trial)
             study.study.tell(trial, values, state=TrialState.PRUNED if values is None else TrialState.COMPLETE)
         except UpdateFinishedTrialError:
-            print_line(f"{results.parent} sent no heartbeat for too long: another worker has taken it over.")
+            folder = self.plan.folder / trial.user_attrs["folder"]
+            print_line(f"{folder} sent no heartbeat for too long: another worker has taken it over.")
         except Exception as error:
             reason = failure_reason(error)
             fail(study.study, trial, reason)
@@ -189,11 +186,12 @@ class StudyWorker:
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=self.hydra_context, task_function=partial(self.train, report=report), config=self.plan.config
         )
-        (job,) = launcher.launch([overrides], initial_job_idx=trial.number)
-        if job.status == JobStatus.FAILED:
-            raise hydra_job_error(job)
-        values: list[float] | None = job.return_value
-        return values
+        results = self.plan.folder / folder / RESULTS
+        if not results.exists():  # otherwise the last worker died after writing them
+            (job,) = launcher.launch([overrides], initial_job_idx=trial.number)
+            if job.status == JobStatus.FAILED:
+                raise hydra_job_error(job)
+        return objective_values(read_results(results), self.settings.objectives) if results.exists() else None
 
     def print_ended_trials(self) -> None:
         """Print how the trials that have ended since the last call ended, for all workers."""
