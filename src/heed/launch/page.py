@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lightning.pytorch.callbacks import LambdaCallback
+from lightning.pytorch.callbacks import Callback
 
 from heed.errors import first_line
 from heed.launch.errors import failure_reason
@@ -18,13 +18,14 @@ MAX_SHARE, FREE_SECONDS = 0.01, 1.0
 """The page may take this share of the time of training, and this many seconds more."""
 
 
-class RunPage:
-    """The page, written when training starts, after validations and when the run ends."""
+class RunPage(Callback):
+    """Writes the page when training starts, after validations and when the run ends.
+
+    It comes after the callbacks that write what the page shows.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.callback = LambdaCallback(on_train_start=self.update, on_validation_end=self.update)
-        """It comes after the callbacks that write what the page shows."""
         self.seconds = 0.0
         """Spent on the page."""
         self._start = time.perf_counter()
@@ -33,6 +34,8 @@ class RunPage:
         """Write the page, unless it has taken too much time so far."""
         if self.seconds <= MAX_SHARE * (time.perf_counter() - self._start) + FREE_SECONDS:
             self._write(is_running=True)
+
+    on_train_start = on_validation_end = update
 
     @contextmanager
     def closing(self) -> Iterator[None]:

@@ -68,8 +68,7 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     if is_first:
         write_hydra_folder(cfg, folder)
     page = RunPage(folder) if is_first else None
-    callbacks = [*callbacks, page.callback] if page else callbacks
-    trainer, module, data = assemble(config, settled.parts, folder, callbacks)
+    trainer, module, data = assemble(config, settled.parts, folder, [*callbacks, page] if page else callbacks)
     if is_first:
         _check_room(folder, module, has_average=config["weights"] == "ema")
     facts = run_facts(trainer, module, data, differences=differences) | settled.facts

@@ -25,13 +25,9 @@ class RunFolder:
         self.config = config
 
     def open(self, *, write: bool) -> Path | None:
-        """Check that the run can start with its config, and return the checkpoint to start from, if any.
+        """Check that the run can start with its config, and return the checkpoint of `starting_checkpoint`.
 
-        Args:
-            write: write ``config.yaml``. Only one process of a run does.
-
-        Raises:
-            HeedError: if options of a resumed run have changed, or the checkpoint is missing.
+        Only one process of a run should ``write`` the file ``config.yaml``.
         """
         checkpoint = starting_checkpoint(self.path, self.config)
         if self.config["resume"]:

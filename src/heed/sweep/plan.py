@@ -16,7 +16,7 @@ from optuna.samplers import BaseSampler
 from heed.errors import HeedError
 from heed.launch.configuration import build_part, dry_run
 from heed.options import AtLeast1, did_you_mean, format_value, validated
-from heed.sweep.space import Option, Point, Space, corners, grid_values, read_space
+from heed.sweep.space import Option, Space, corners, grid_values, read_space
 from heed.sweep.study import FORMAT, StudyDirection, quiet
 
 DIRECTIONS: Mapping[str, StudyDirection] = {
@@ -94,14 +94,7 @@ class Plan:
     """A search, parsed from the command line."""
 
     def __init__(self, arguments: Sequence[str], *, config: Any, config_loader: Any) -> None:
-        """
-        Args:
-            arguments: the overrides of the command line, without options of Hydra.
-            config, config_loader: Hydra's objects.
-
-        Raises:
-            HeedError: if an option is wrong, or the space cannot be read.
-        """
+        """Parse the ``arguments`` of `search`; raise a HeedError if an option or the space is wrong."""
         if (launcher := config.hydra.runtime.choices.get("hydra/launcher", "basic")) != "basic":
             raise HeedError(
                 f"hydra/launcher={launcher} is for grids: a search runs its trials itself. For SLURM, start the same "
@@ -117,10 +110,9 @@ class Plan:
         self.arms = _split(space, self.settings.compare)
         self.pruner = build_pruner(self.settings)
         build_sampler(self.settings, seed=0)
-        self.grids: dict[str, list[Point]] = {}
+        arms = self.arms if self.settings.sampler.get("_target_") == GRID else {}
+        self.grids = {arm: list(space.points(grid_values, self.default)) for arm, space in arms.items()}
         """The points of each arm if the sampler tries all of them, otherwise empty."""
-        if self.settings.sampler.get("_target_") == GRID:
-            self.grids = {arm: list(space.points(grid_values, self.default)) for arm, space in self.arms.items()}
 
     def default(self, name: str) -> str:
         """Return the value of an option or group that the space does not set, as text."""

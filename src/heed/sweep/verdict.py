@@ -52,8 +52,8 @@ def write_verdict(
     written = read_verdict(plan.folder / VERDICT)
     if written and [one.runs for one in written.configurations] == [one.runs for one in configurations]:
         return
-    sign = 1 if plan.settings.directions[0] == "maximize" else -1
-    scored = sorted((one for one in configurations if one.valid), key=lambda one: -sign * one.mean)
+    scored = [one for one in configurations if one.valid]
+    scored.sort(key=lambda one: one.mean, reverse=plan.settings.directions[0] == "maximize")
     if not scored:
         raise HeedError(f"Every run to confirm the best configurations failed: {configurations[0].failed[0]}")
     winners = [one for place, one in enumerate(scored) if one.arm not in {better.arm for better in scored[:place]}]
