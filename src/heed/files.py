@@ -107,14 +107,10 @@ def remove_unfinished(folder: Path, name: str = "*", *, min_age: float = 0.0) ->
     """
     for path in list(folder.glob(f"{name}.{'[0-9a-f]' * 8}*.partial")):
         with suppress(OSError):  # its writer has just finished, or another user owns it
-            if path.stat().st_mtime <= time.time() - min_age or _is_abandoned(path):
+            writer = re.search(r"\.[0-9a-f]{8}-([0-9a-f]{8})-(\d+)\.", path.name)
+            is_abandoned = writer and writer[1] == process_space() and not is_running(int(writer[2]))
+            if is_abandoned or path.stat().st_mtime <= time.time() - min_age:
                 remove(path)
-
-
-def _is_abandoned(partial: Path) -> bool:
-    """Return whether a process on this machine wrote a temporary file and has ended since."""
-    writer = re.search(r"\.[0-9a-f]{8}-([0-9a-f]{8})-(\d+)\.", partial.name)
-    return writer is not None and writer[1] == process_space() and not is_running(int(writer[2]))
 
 
 def remove(path: Path) -> None:

@@ -12,8 +12,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import QuotedString
 
 import heed
+from heed.launch.compose import expand_resume
 from heed.launch.interactive import _quote
-from heed.launch.resuming import expand_resume
 from tests.finished import FinishedRun
 from tests.launch.test_command import FILES, write_pairs
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from heed.runs.claim import LOCK, is_locked, locked
+from heed.runs.claim import LOCK, find_state, is_locked, locked
 from heed.runs.folder import RunFolder, write_failure
-from heed.runs.state import find_state
 
 
 def test_states(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(10_000)  # importing torch and Lightning creates many objects and no garbage
     import hydra
 
+    from heed.launch.compose import expand_resume
     from heed.launch.errors import JobFailedError, explain_error
-    from heed.launch.resuming import expand_resume
 
     os.environ["HYDRA_FULL_ERROR"] = "1"
     # Schedulers stop a job with SIGTERM: treat it as Ctrl-C.

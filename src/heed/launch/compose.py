@@ -1,4 +1,4 @@
-"""Compose the configuration of a run as ``train.py`` does, and find the options that differ from the defaults."""
+"""Compose the configuration of a run as ``train.py`` does, also of a run to resume, and compare it with the defaults."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +13,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import OmegaConf, open_dict
 
+from heed.errors import HeedError
+from heed.files import read_yaml
 from heed.launch.program import CONF
 from heed.options import format_value
+from heed.runs.config import HYDRA_FOLDER, read_overrides
 
 Config: TypeAlias = Any
 """Hydra's DictConfig, which beartype cannot check."""
@@ -23,6 +26,8 @@ PRESETS = ("experiment", "debug", "sweep")
 """Groups whose choices change options of all other groups."""
 UNLISTED = ("hydra", "sweep", "logger", "resume", "match_to")
 """Options without effect on a run's results."""
+TRUTHS = ("", "true", "false", "yes", "no", "on", "off", "1", "0")
+"""Values of ``resume`` that name no run, as OmegaConf reads them."""
 
 
 @dataclass
@@ -59,6 +64,33 @@ class Schema:
 
 
 ConfigStore.instance().store(name="schema", node=Schema)
+
+
+def expand_resume(words: Sequence[str]) -> list[str]:
+    """Replace ``resume=RUN`` in a command line by the options of the run that are not in it, and its folder.
+
+    Raises:
+        HeedError: if there is no such run.
+    """
+    given = _by_name(words)
+    value = given.get("resume", "").partition("=")[2].strip("'\"")
+    if value.lower() in TRUTHS:
+        return list(words)
+    run = Path(value).expanduser().absolute()
+    if not (run / HYDRA_FOLDER / "hydra.yaml").is_file():
+        raise HeedError(f"resume={value} names no run: give its folder (runs/NAME/TIME), or true for the newest run.")
+    hydra = read_yaml(run / HYDRA_FOLDER / "hydra.yaml")["hydra"]
+    sources = [each["path"] for each in hydra["runtime"]["config_sources"] if each["provider"] == "command-line"]
+    before = {
+        name: word for name, word in _by_name(read_overrides(run)).items() if name not in given | {"ckpt_path": ""}
+    }
+    kept = [word for name, word in given.items() if name not in ("resume", "hydra.run.dir")]
+    folders = [f"--config-dir={path}" for path in sources]
+    return [*folders, *before.values(), *kept, f"hydra.run.dir='{run}'", "resume=true"]
+
+
+def _by_name(words: Sequence[str]) -> dict[str, str]:
+    return {word.lstrip("+~").partition("=")[0]: word for word in words}
 
 
 def compose(overrides: Sequence[str], *, folder: Path = Path("unused")) -> Config:

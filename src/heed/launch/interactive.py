@@ -15,10 +15,9 @@ from omegaconf import read_write
 from heed import launch
 from heed.launch import program
 from heed.launch.check import check
-from heed.launch.compose import compose
+from heed.launch.compose import compose, expand_resume
 from heed.launch.errors import explained
 from heed.launch.processes import leave_process_group
-from heed.launch.resuming import expand_resume
 from heed.options import format_value
 from heed.runs.trained import TrainedRun
 from heed.training.callbacks.signals import SIGNALS, Interrupted

@@ -17,10 +17,10 @@ from heed.plot.attention_map import most_informative_head, piece_label
 from heed.report.curves import Curve, Rows, explained_damage, head_charts, read_clock, read_curve, thin
 from heed.report.pages import render_template
 from heed.runs.checkpoints import METRICS, checkpoint_step, latest_checkpoint
+from heed.runs.claim import find_state
 from heed.runs.config import find_config, read_overrides
 from heed.runs.records import ARRAYS, ATTENTION, DIAGNOSES, PIECES, SAMPLES, SPEED, read_csv, read_json_lines
 from heed.runs.results import FACTS, RESULTS, read_results, scores_by_split
-from heed.runs.state import find_state
 
 REPORT = "report.html"
 SAMPLES_BYTES, MAP_BYTES = 1_500_000, 100_000

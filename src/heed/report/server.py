@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote, urlsplit
 from heed.errors import HeedError
 from heed.report.pages import render_template
 from heed.report.run_page import REPORT, render_report
+from heed.runs.claim import FAILURE, find_state
 from heed.runs.config import CONFIG
-from heed.runs.state import FAILURE, find_state
 from heed.runs.table import read_runs
 
 HOSTS = ("localhost", "127.0.0.1")

@@ -1,19 +1,24 @@
-"""Create, lock and remove run folders. No two runs ever write to the same folder."""
+"""Create, lock and remove run folders, and find the state of a run. No two runs ever write to the same folder."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from heed.errors import HeedError
 from heed.files import writing
 from heed.runs.checkpoints import METRICS
 from heed.runs.config import CONFIG, HYDRA_FOLDER
-from heed.runs.results import FACTS
+from heed.runs.results import FACTS, PRUNED, RESULTS
 
 LOCK = ".lock"
 """A file in the run folder that is locked while a process trains there. The lock ends with the process."""
+FAILURE = "failure.txt"
+"""Written to the folder of a run that failed: the reason in the first line, then the traceback."""
+
+State = Literal["finished", "pruned", "running", "failed", "interrupted"]
 
 
 def create(parent: Path, now: str | None = None) -> Path:
@@ -69,6 +74,22 @@ def is_locked(folder: Path) -> bool:
     except OSError as error:  # another process holds the lock, or the folder may only be read
         return isinstance(error, Timeout)
     return False
+
+
+def find_state(run: Path, *, is_running: bool | None = None) -> tuple[State, str]:
+    """Return the state of a run, or of a copy of its folder, and why it failed.
+
+    ``is_running`` says whether a process trains there; None: find out.
+    """
+    if (run / RESULTS).is_file():
+        return "finished", ""
+    if (run / PRUNED).is_file():
+        return "pruned", ""
+    if is_locked(run) if is_running is None else is_running:
+        return "running", ""
+    if (run / FAILURE).is_file():
+        return "failed", (run / FAILURE).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+    return "interrupted", ""
 
 
 def remove_if_empty(folder: Path) -> None:

@@ -9,9 +9,9 @@ from heed.data.text import ParallelText
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
 from heed.files import write_file
+from heed.runs.claim import FAILURE
 from heed.runs.config import read_config, write_config
 from heed.runs.resume import starting_checkpoint
-from heed.runs.state import FAILURE
 
 COUNTED_PAIRS = 1_000_000
 """Training pairs whose words are counted, enough to tell whether a word is rare."""

@@ -11,10 +11,10 @@ from typing import Any
 
 from heed.errors import HeedError
 from heed.runs.checkpoints import METRICS
+from heed.runs.claim import FAILURE, find_state
 from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
 from heed.runs.records import read_csv
 from heed.runs.results import RESULTS, read_results
-from heed.runs.state import FAILURE, find_state
 
 Row = dict[str, Any]
 
@@ -120,14 +120,8 @@ def group_by_setting(rows: Sequence[Row]) -> list[list[Row]]:
 def seed_table(rows: Sequence[Row], folder: Path, style: str = "text") -> str:
     """Format the mean ± standard deviation of BLEU over finished runs of one folder that differ only in their seed.
 
-    For a grid, also the difference of each test BLEU from that of the first line, with its p-value.
-
-    Args:
-        folder: where the paths of the rows start.
-        style: see `format_table`.
-
-    Returns:
-        A table with a line for each setting with two or more seeds. Empty if there is none.
+    Each setting with two or more seeds has a line; without any, return "". Of a grid, a line also has the difference of
+    its test BLEU from that of the first line, with its p-value. ``folder`` is where the paths of the rows start.
     """
     lines = [line for line in group_by_setting(rows) if len(line) > 1]
     if not lines:
@@ -245,7 +239,9 @@ def _row(run: Path) -> Row:
             return row | {"state": f"{RESULTS} cannot be read"}
     if (run / METRICS).is_file():
         try:
-            row |= _unfinished(run / METRICS)
+            steps = read_csv(run / METRICS)
+            bleu = [score for step in steps if step["valid_bleu"] and math.isfinite(score := float(step["valid_bleu"]))]
+            row |= {"steps": int(steps[-1]["step"]) if steps else 0, "valid_bleu": max(bleu, default=None)}
         except (OSError, ValueError, KeyError, TypeError, csv.Error):
             row["state"] = f"{METRICS} cannot be read"
     return row | {"state": row["state"] or ": ".join(filter(None, find_state(run)))}
@@ -261,9 +257,3 @@ def _finished(results: Mapping[str, Any]) -> Row:
     row = {**{key: results[key] for key in FACTS}, "minutes": results["train_seconds"] / 60, **scores, "state": ""}
     # NaN cannot be sorted, nor written as JSON.
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
-
-
-def _unfinished(metrics: Path) -> Row:
-    rows = read_csv(metrics)
-    bleu = [value for row in rows if row["valid_bleu"] and math.isfinite(value := float(row["valid_bleu"]))]
-    return {"steps": int(rows[-1]["step"]) if rows else 0, "valid_bleu": max(bleu, default=None)}
