@@ -1,4 +1,4 @@
-"""Compose the configuration of a run as ``train.py`` does, also of a run to resume, and compare it with the defaults."""
+"""Compose the configuration of a run as ``train.py`` does, also to resume one, and compare it with the defaults."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

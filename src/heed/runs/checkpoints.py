@@ -54,6 +54,10 @@ class Selection:
         values = [sign(metric) * scores[metric] for metric in dict.fromkeys((first, *BUILT_IN)) if metric in scores]
         return (float(first == self.metric), *(value if value == value else -inf for value in values))
 
+    def ranked(self, scores: Mapping[int, Mapping[str, float]]) -> list[int]:
+        """Return the steps of validations, best first; among equals the earlier one first."""
+        return sorted(scores, key=lambda step: (self.key(scores[step]), -step), reverse=True)
+
     def deciding_metric(self, scores: Mapping[str, float]) -> str:
         """Return the metric that ranks this validation against others that are not better."""
         return "loss" if self.metric == "bleu" and scores["bleu"] < MIN_BLEU else self.metric
@@ -79,19 +83,17 @@ def kept_checkpoints(run: Path, kind: Literal["best", "last"], count: int) -> li
     Raises:
         HeedError: if the run kept fewer, or its metrics.csv cannot be read.
     """
-    paths = [path for path in (run / CHECKPOINTS).glob(f"{kind}-*.ckpt") if checkpoint_step(path) >= 0]
-    paths.sort(key=checkpoint_step)
+    paths = {checkpoint_step(path): path for path in (run / CHECKPOINTS).glob(f"{kind}-*.ckpt")}
+    steps = sorted((step for step in paths if step >= 0), reverse=True)
     if kind == "best":
         selection = Selection((find_config(run) or {}).get("select", "bleu"))
         scores = _validation_scores(run / METRICS, (*BUILT_IN, selection.metric))
-        paths = [path for path in paths if checkpoint_step(path) in scores]
-        # With equal scores, the earlier step is better, as in training.
-        paths.sort(key=lambda path: (selection.key(scores[checkpoint_step(path)]), -checkpoint_step(path)))
-    if not 1 <= count <= len(paths):
+        steps = selection.ranked({step: scores[step] for step in steps if step in scores})
+    if not 1 <= count <= len(steps):
         raise HeedError(
-            f"{run} has {len(paths)} {kind} checkpoints, not {count}: trainer.keep_{kind} sets how many a run keeps."
+            f"{run} has {len(steps)} {kind} checkpoints, not {count}: trainer.keep_{kind} sets how many a run keeps."
         )
-    return paths[-count:]
+    return [paths[step] for step in reversed(steps[:count])]
 
 
 def _validation_scores(metrics: Path, names: Iterable[str]) -> dict[int, dict[str, float]]:

@@ -45,15 +45,12 @@ class Checkpoints(Checkpoint):
     @property
     def best(self) -> list[Path]:
         """The best checkpoints, best first; among equals the earlier one first."""
-        return [self._path("best", step) for step in self._ranked_steps()]
+        return [self._path("best", step) for step in self.selection.ranked(self.scores)]
 
     @property
     def last(self) -> list[Path]:
         """The latest checkpoints, latest first."""
         return sorted(self.folder.glob("last-*.ckpt"), key=checkpoint_step, reverse=True)
-
-    def _ranked_steps(self) -> list[int]:
-        return sorted(self.scores, key=lambda step: (self.selection.key(self.scores[step]), -step), reverse=True)
 
     def _path(self, kind: str, step: int) -> Path:
         return self.folder / f"{kind}-{step:07d}.ckpt"
@@ -87,7 +84,7 @@ class Checkpoints(Checkpoint):
         step = trainer.global_step
         if scores is not None:
             self.scores[step] = dict(scores)
-            for worse in self._ranked_steps()[self.keep_best :] if self.keep_best >= 0 else ():
+            for worse in self.selection.ranked(self.scores)[self.keep_best :] if self.keep_best >= 0 else ():
                 del self.scores[worse]
         files = [self._path("best", step)] if step in self.scores else []
         files += [self._path("last", step)] if self.keep_last else []
