@@ -32,15 +32,15 @@ def check(overrides: Sequence[str]) -> Iterator[str]:
     overrides = [*overrides, "logger=none", "test=false"]
     sys.argv = [HEED_TRAIN, *overrides]  # messages name the program whose options these are
     with explained(overrides):
-        settled = settle(compose(overrides), Path("unused"))
-        trainer, module, data = assemble(settled.config, settled.parts, Path("unused"))
-    planned = run_facts(trainer, module, data, differences=()) | settled.facts
+        config, parts, auto, _ = settle(compose(overrides), Path("unused"))
+        trainer, module, data = assemble(config, parts, Path("unused"))
+    planned = run_facts(trainer, module, data, differences=()) | auto
     yield from (f"{name + ':':<10}{planned[name]}" for name in planned if name not in ("Options", "Devices"))
-    facts = known_facts(trainer, module, data, fine_tuned=settled.config["init_from"] is not None)
+    facts = known_facts(trainer, module, data, fine_tuned=config["init_from"] is not None)
     yield from diagnose(replace(facts, faults=())).values()
     valid = facts.valid if len(data.corpus.directions) == 1 else Sides([], [])
     for source in (source for part in data.corpus.train.texts for source in part.text.sources):
-        yield from _find_faults(source, valid, swapped=settled.config["data"]["reverse"])
+        yield from _find_faults(source, valid, swapped=config["data"]["reverse"])
 
 
 def _find_faults(source: Source, valid: Sides, *, swapped: bool) -> Iterator[str]:

@@ -63,12 +63,6 @@ def score_initial_weights(folder: Path, trainer: L.Trainer, module: TranslationM
         write_file(folder / INITIAL_SCORES, json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_initial_scores(run: Path) -> Any:
-    """Return the scores before training by split, or None if they were not measured."""
-    file = run / INITIAL_SCORES
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-
-
 def _change(architecture: ModelConfig, cfg: Config, paths: Collection[str]) -> ModelConfig:
     """Return the architecture with the values that ``cfg`` has at these paths ("model.dropout")."""
     changed = OmegaConf.create({"model": _with_targets(architecture)})

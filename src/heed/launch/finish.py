@@ -1,5 +1,6 @@
 """Choose the weights with which a run ends, and write its model, translations and results."""
 
+import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from torch import Tensor
 from heed.data.corpus import Corpus
 from heed.errors import HeedError
 from heed.inference import model_folder
-from heed.launch.fine_tuning import read_initial_scores
+from heed.launch.fine_tuning import INITIAL_SCORES
 from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
@@ -63,6 +64,7 @@ def write_run(
         extra["alignment"] = asdict(module.guide.extraction)
     model_folder.save(run.path / "model", model, tokenizer, extra=extra)
 
+    initial = run.path / INITIAL_SCORES
     facts = {
         "name": config["name"],
         "model": model.config.family,
@@ -88,7 +90,7 @@ def write_run(
         "skipped_steps": module.skipped.total,
         "init_from": config["init_from"],
         "match": match,
-        "initial_scores": read_initial_scores(run.path),
+        "initial_scores": json.loads(initial.read_text(encoding="utf-8")) if initial.exists() else None,
         "alignment": alignment,
         **({} if corpora is None else {"corpora": corpora}),
         "model_dir": str(run.path / "model"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightning as L
 import torch
@@ -61,17 +61,16 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     differences = find_differences(cfg) if is_first else []  # from the defaults, not from what is inherited
     if cfg.diversify:
         diversify(cfg)
-    settled = settle(cfg, folder)
-    config = settled.config
+    config, parts, auto, match = settle(cfg, folder)
     run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first)
     if is_first:
         write_hydra_folder(cfg, folder)
     page = RunPage(folder) if is_first else None
-    trainer, module, data = assemble(config, settled.parts, folder, [*callbacks, page] if page else callbacks)
+    trainer, module, data = assemble(config, parts, folder, [*callbacks, page] if page else callbacks)
     if is_first:
         _check_room(folder, module, has_average=config["weights"] == "ema")
-    facts = run_facts(trainer, module, data, differences=differences) | settled.facts
+    facts = run_facts(trainer, module, data, differences=differences) | auto
     print_line("\n".join(f"{name + ':':<9} {text}" for name, text in [*facts.items(), ("Folder", folder)]))
     if is_first:
         text = json.dumps(facts | machine_facts(trainer, data), indent=2, ensure_ascii=False)
@@ -103,25 +102,18 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
         module.model.load_state_dict(chosen_weights(config["weights"], trainer.checkpoint_callback))
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
-            results = write_run(run, trainer, module, options=differences, match=settled.match)
+            results = write_run(run, trainer, module, options=differences, match=match)
             print_line(results_summary(folder, results, example=data.texts[data.validated[0]].src[0]))
             return results
     return None
 
 
-class Settled(NamedTuple):
-    """A configuration without open options."""
+def settle(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, dict[str, str], dict[str, Any] | None]:
+    """Settle the options that depend on the text, another model or this machine, and check all; see `dry_run`.
 
-    config: dict[str, Any]
-    parts: Parts
-    match: dict[str, Any] | None
-    """What `match_run` returns, or None without ``match=``."""
-    facts: dict[str, str]
-    """What ``auto`` became, for `run_facts`."""
-
-
-def settle(cfg: Config, folder: Path) -> Settled:
-    """Settle the options that depend on the text, another model or this machine, and check all; see `dry_run`."""
+    Returns:
+        The options, the parts, what ``auto`` became (for `run_facts`), and what `match_run` returned, or None.
+    """
     if cfg.init_from:
         inherit_architecture(cfg, HydraConfig.get().overrides.task)
     config, parts = dry_run(cfg)
@@ -139,7 +131,7 @@ def settle(cfg: Config, folder: Path) -> Settled:
         match = match_run(cfg, folder, parts["model"], lambda: vocabulary(text()[1]))
         config, parts = dry_run(cfg)
     cfg.trainer.precision = config["trainer"]["precision"] = _choose_precision(config, folder)
-    return Settled(config, parts | {"text": text}, match, facts)
+    return config, parts | {"text": text}, facts, match
 
 
 def _choose_precision(config: Mapping[str, Any], folder: Path) -> str:
@@ -249,10 +241,10 @@ def describe_run(cfg: Config) -> str:
     remove_empty(Path(HydraConfig.get().runtime.output_dir))  # Hydra has made it
     differences = find_differences(cfg)
     with TemporaryDirectory() as folder:
-        settled = settle(cfg, Path(folder))
-        trainer, module, data = assemble(settled.config, settled.parts, Path(folder))
+        config, parts, auto, _ = settle(cfg, Path(folder))
+        trainer, module, data = assemble(config, parts, Path(folder))
     with trainer.precision_plugin.train_step_context():
-        facts = run_facts(trainer, module, data, differences=differences) | settled.facts | size_facts(module, data)
+        facts = run_facts(trainer, module, data, differences=differences) | auto | size_facts(module, data)
     return "\n".join(f"{name + ':':<9} {text}" for name, text in facts.items())
 
 

@@ -42,10 +42,9 @@ class RunFolder:
         """Write ``translations/<split>.{src,ref,hyp}``, one sentence per line, and annotations to ``.meta.jsonl``."""
         folder = self.path / "translations"
         folder.mkdir(exist_ok=True)
-        for suffix, lines in (("src", text.src), ("ref", text.tgt), ("hyp", translations)):
-            _write_lines(folder / f"{split}.{suffix}", lines)
-        if text.meta is not None:
-            _write_lines(folder / f"{split}.meta.jsonl", text.meta)
+        for suffix, lines in {"src": text.src, "ref": text.tgt, "hyp": translations, "meta.jsonl": text.meta}.items():
+            if lines is not None:
+                write_file(folder / f"{split}.{suffix}", "".join(f"{line}\n" for line in lines))
 
     def read_translations(self, split: str) -> list[str]:
         """Return the translations of a split."""
@@ -87,7 +86,3 @@ def validation_files(path: Path, directions: Sequence[str]) -> dict[str, tuple[P
             if src.is_file() and ref.is_file():
                 found[direction] = src, ref
     return found
-
-
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    write_file(path, "".join(f"{line}\n" for line in lines))
