@@ -37,9 +37,8 @@ def train(*overrides: str, **options: Any) -> TrainedRun:
         HeedError: if the command would end with a message for the user.
         KeyboardInterrupt: if the run was interrupted.
     """
-    words = _as_words(overrides, options)
     try:
-        with _as_command(words), explained(words):
+        with _as_command(overrides, options) as words, explained(words):
             sys.argv[1:] = expand_resume(words)
             cfg = compose(sys.argv[1:])
             job = HydraConfig.get()
@@ -62,24 +61,19 @@ def check_corpus(*overrides: str, **options: Any) -> list[str]:
     Raises:
         HeedError: if an option is wrong or the data cannot be read.
     """
-    words = _as_words(overrides, options)
-    with _as_command(words):
+    with _as_command(overrides, options) as words:
         return list(check(words))
 
 
-def _as_words(overrides: Sequence[str], options: Mapping[str, Any]) -> list[str]:
-    """Return options of Python as the words of a command line."""
-    return [*overrides, *(f"{name}={_quote(value)}" for name, value in options.items())]
-
-
 @contextmanager
-def _as_command(words: Sequence[str]) -> Iterator[None]:
-    """Let this process be ``heed train`` inside the block, for messages and for the processes that Lightning starts."""
+def _as_command(overrides: Sequence[str], options: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Let this process be ``heed train`` inside the block, for messages and Lightning's processes; yield its words."""
+    words = [*overrides, *(f"{name}={_quote(value)}" for name, value in options.items())]
     main, argv = sys.modules["__main__"], sys.argv
     spec, handlers = getattr(main, "__spec__", None), {number: signal.getsignal(number) for number in SIGNALS}
     program.become_heed_train(words)
     try:
-        yield
+        yield words
     finally:
         sys.argv, main.__spec__ = argv, spec
         if threading.current_thread() is threading.main_thread():  # Lightning leaves those of a run

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -234,7 +234,15 @@ def _row(run: Path) -> Row:
     row: Row = dict.fromkeys((*FACTS, *COLUMNS)) | {"overrides": read_overrides(run)}
     if (run / RESULTS).is_file():
         try:
-            return row | _finished(read_results(run / RESULTS))
+            results = read_results(run / RESULTS)
+            scores = {
+                f"{split}_{key}": results[split][key]
+                for split in ("valid", "test")
+                if results[split]
+                for key in ("bleu", "chrf", "loss")
+            }
+            minutes = results["train_seconds"] / 60
+            return row | {key: results[key] for key in FACTS} | scores | {"minutes": minutes, "state": ""}
         except (HeedError, KeyError):
             return row | {"state": f"{RESULTS} cannot be read"}
     if (run / METRICS).is_file():
@@ -245,15 +253,3 @@ def _row(run: Path) -> Row:
         except (OSError, ValueError, KeyError, TypeError, csv.Error):
             row["state"] = f"{METRICS} cannot be read"
     return row | {"state": row["state"] or ": ".join(filter(None, find_state(run)))}
-
-
-def _finished(results: Mapping[str, Any]) -> Row:
-    scores = {
-        f"{split}_{key}": results[split][key]
-        for split in ("valid", "test")
-        if results[split]
-        for key in ("bleu", "chrf", "loss")
-    }
-    row = {**{key: results[key] for key in FACTS}, "minutes": results["train_seconds"] / 60, **scores, "state": ""}
-    # NaN cannot be sorted, nor written as JSON.
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
