@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,10 @@ import lightning as L
 from torch import Tensor
 
 from heed.data.corpus import Corpus
+from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
+from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
+from heed.evaluation.words import casefolded_words
 from heed.inference import model_folder
 from heed.launch.fine_tuning import INITIAL_SCORES
 from heed.runs.averaging import checkpoint_weights, mean
@@ -26,6 +29,9 @@ from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
+
+COUNTED_PAIRS = 1_000_000
+"""Training pairs whose words are counted, enough to tell whether a word is rare."""
 
 
 def chosen_weights(weights: str, checkpoints: Checkpoints) -> dict[str, Tensor]:
@@ -51,7 +57,7 @@ def write_run(
 
     for split, (_, _, translations) in module.results.items():
         run.write_translations(split, data.texts[split], translations)
-    run.write_word_counts(data.training_sources, len(corpus.train), [data.texts[split] for split in module.results])
+    _write_word_counts(run.path / "translations" / WORD_COUNTS, data, module.results)
 
     languages = {"src_lang": corpus.src_lang, "tgt_lang": corpus.tgt_lang}
     search = {key: value for key, value in config["search"].items() if key != "_target_"}
@@ -118,6 +124,13 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
     }
     directions = [(direction.src_lang, direction.tgt_lang) for direction in corpus.directions]
     write_model_card(run.path / "model", results, splits=splits, directions=directions, license=run.config["license"])
+
+
+def _write_word_counts(file: Path, data: TranslationData, splits: Iterable[str]) -> None:
+    """Write how often the source words of the evaluated sentences occur in the training text, or a sample of it."""
+    vocabulary = {word for split in splits for src in data.texts[split].src for word in casefolded_words(src)}
+    counts, pairs = count_words(data.training_sources(COUNTED_PAIRS), vocabulary), len(data.corpus.train)
+    write_counts(file, counts, pairs=min(pairs, COUNTED_PAIRS), of=pairs)
 
 
 def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:

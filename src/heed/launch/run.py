@@ -175,8 +175,7 @@ def assemble(
         corpus, tokenizer, parts["batching"], bpe_dropout=dropout, with_tests=with_tests, resume=config["resume"]
     )
     if corpus.train.is_mixture:
-        names = [part.text.name for part in corpus.train.texts]
-        trainer.callbacks.append(CountCorpora(names))
+        trainer.callbacks.append(CountCorpora([part.text.name for part in corpus.train.texts]))
     torch.manual_seed(config["seed"])
     model = build_model_on("cpu", parts["model"], **vocabulary(tokenizer))
     if config["init_from"]:

@@ -1,20 +1,15 @@
 """The folder of a run, ``runs/NAME/TIME``: start or resume the run, and write its files."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
 from heed.data.text import ParallelText
-from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
-from heed.evaluation.words import casefolded_words
 from heed.files import write_file
 from heed.runs.claim import FAILURE
 from heed.runs.config import read_config, write_config
 from heed.runs.resume import starting_checkpoint
-
-COUNTED_PAIRS = 1_000_000
-"""Training pairs whose words are counted, enough to tell whether a word is rare."""
 
 
 class RunFolder:
@@ -49,20 +44,6 @@ class RunFolder:
     def read_translations(self, split: str) -> list[str]:
         """Return the translations of a split."""
         return (self.path / "translations" / f"{split}.hyp").read_bytes().decode().split("\n")[:-1]
-
-    def write_word_counts(
-        self, training_sources: Callable[[int], Iterable[str]], pairs: int, evaluated: Iterable[ParallelText]
-    ) -> None:
-        """Write ``translations/word_counts.tsv``: training counts of the source words of the evaluated sentences.
-
-        Args:
-            training_sources: maps a number to a sample of at most this many training sources.
-            pairs: number of training pairs.
-        """
-        vocabulary = {word for text in evaluated for src in text.src for word in casefolded_words(src)}
-        counts = count_words(training_sources(COUNTED_PAIRS), vocabulary)
-        counted = min(pairs, COUNTED_PAIRS)
-        write_counts(self.path / "translations" / WORD_COUNTS, counts, pairs=counted, of=pairs)
 
 
 def write_failure(run: Path, reason: str, error: BaseException) -> None:
