@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import lightning as L
@@ -239,9 +238,8 @@ def describe_run(cfg: Config) -> str:
     cfg.logger, cfg.resume = {}, False
     remove_empty(Path(HydraConfig.get().runtime.output_dir))  # Hydra has made it
     differences = find_differences(cfg)
-    with TemporaryDirectory() as folder:
-        config, parts, auto, _ = settle(cfg, Path(folder))
-        trainer, module, data = assemble(config, parts, Path(folder))
+    config, parts, auto, _ = settle(cfg, Path("unused"))
+    trainer, module, data = assemble(config, parts, Path("unused"))
     with trainer.precision_plugin.train_step_context():
         facts = run_facts(trainer, module, data, differences=differences) | auto | size_facts(module, data)
     return "\n".join(f"{name + ':':<9} {text}" for name, text in facts.items())

@@ -33,14 +33,10 @@ def write_model_card(
     directions: Sequence[tuple[str, str]],
     license: str | None = None,
 ) -> None:
-    """Write the model card of a finished run.
+    """Write the model card of a finished run to its model folder.
 
-    Args:
-        folder: the model folder.
-        results: the content of results.json.
-        splits: the scored data sets by name, as in ``results``.
-        directions: source and target language of each direction.
-        license: licence of the model, such as "cc-by-4.0"; None: not chosen yet.
+    ``splits`` are the scored data sets by name, as in ``results``; ``directions`` are pairs of source and target
+    language; ``license`` is, for example, "cc-by-4.0", or None if it is not chosen yet.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 

@@ -52,12 +52,9 @@ SCORE_FIELDS: dict[str, Any] = {
 def build_results(
     facts: Mapping[str, Any], evaluated: "Mapping[str, tuple[Scores, float]]", *, validated: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the content of ``results.json``.
+    """Return the content of ``results.json``: the facts, and the scores and losses of the evaluated splits.
 
-    Args:
-        facts: everything but the scores.
-        evaluated: scores and loss of each split.
-        validated: names of the validation sets, one per direction.
+    ``validated`` names the validation sets, one per direction.
     """
     tests = plain_scores(evaluated)
     sets = {split: tests.pop(split) for split in validated}

@@ -72,11 +72,8 @@ def check_resumable(
 ) -> None:
     """Check that training can be resumed from the content of the checkpoint ``path``.
 
-    Args:
-        weights: weights of the model to train, by name.
-        tokenizer: digest of its tokenizer.
-        optimizer: class of its optimizer.
-        progress: progress counters that a checkpoint must contain.
+    The model to train has these ``weights`` by name, a ``tokenizer`` with this digest, and an ``optimizer`` of this
+    class. ``progress`` are the counters that a checkpoint must contain.
 
     Raises:
         HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer, or no training progress.
