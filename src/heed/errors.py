@@ -65,11 +65,8 @@ def require(package: str, need: str, extra: str) -> Any:
 def missing_package(need: str, package: str, extra: str, otherwise: str = "") -> HeedError:
     """Return the error for an optional package that is not installed. It says how to install the extra.
 
-    Args:
-        need: What needs the package: the subject of the message.
-        package: The package that is missing.
-        extra: Name of the optional dependencies in pyproject.toml that contain the package.
-        otherwise: What the user can do instead.
+    ``need`` is the subject of the message, what needs the package; ``extra`` names the optional dependencies in
+    pyproject.toml that contain it; ``otherwise`` is what the user can do instead.
     """
     from importlib.metadata import PackageNotFoundError, requires  # slow to import
 

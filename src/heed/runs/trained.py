@@ -25,12 +25,9 @@ class TrainedRun(os.PathLike[str]):
         return str(self.path)
 
     def __repr__(self) -> str:
-        scores = [
-            f", {split} BLEU {self.results[split]['bleu']:.2f}" for split in ("valid", "test") if self.results[split]
-        ]
-        return (
-            f"<TrainedRun {self.path}: {self.results['model']}, {self.results['params']:,} parameters{''.join(scores)}>"
-        )
+        results = self.results
+        scores = [f", {split} BLEU {results[split]['bleu']:.2f}" for split in ("valid", "test") if results[split]]
+        return f"<TrainedRun {self.path}: {results['model']}, {results['params']:,} parameters{''.join(scores)}>"
 
     @cached_property
     def results(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -108,12 +108,9 @@ def _explaining(database: str) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> AbstractContextManager[None]:
     """Suppress Optuna's warnings about experimental interfaces and about heartbeats outside Study.optimize."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    return warnings.catch_warnings(action="ignore")
 
 
 class SharedStudy:
