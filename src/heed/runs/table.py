@@ -146,7 +146,7 @@ def compare_with_first(groups: Sequence[Sequence[Path]]) -> list[tuple[float, fl
     Each group is a configuration with several seeds. p is adjusted for the number of groups (Holm). The test set is the
     first one of the first run. Return nothing if the runs have no common test set.
     """
-    from heed.evaluation.significance import Sample, bleu, difference, holm, resample, sentence_statistics
+    from heed.evaluation.significance import bleu, difference, holm, resample, sentence_statistics
 
     def read(run: Path, suffix: str) -> list[str]:
         return (run / "translations" / f"{split}.{suffix}").read_bytes().decode().split("\n")[:-1]
@@ -154,20 +154,18 @@ def compare_with_first(groups: Sequence[Sequence[Path]]) -> list[tuple[float, fl
     try:
         results = read_results(groups[0][0] / RESULTS)
         split, tgt_lang = next(iter(results["tests"])), results["tgt_lang"]
-        references, *others = [read(run, "ref") for group in groups for run in group]
+        references, *copies = [read(run, "ref") for group in groups for run in group]
         translations = [[read(run, "hyp") for run in group] for group in groups]
     except (HeedError, OSError, KeyError, ValueError, StopIteration):  # copied, damaged or untested runs
         return []
     lengths = {len(hypotheses) for group in translations for hypotheses in group}
-    if lengths != {len(references)} or any(other != references for other in others):
+    if lengths != {len(references)} or any(copy != references for copy in copies):
         return []
-
-    def sample(group: Sequence[Sequence[str]]) -> Sample:
-        counts = [sentence_statistics(hypotheses, references, tgt_lang=tgt_lang)["BLEU"] for hypotheses in group]
-        return resample(counts, bleu)
-
-    first, *samples = map(sample, translations)
-    found = [difference(each, first) for each in samples]
+    first, *others = (
+        resample([sentence_statistics(each, references, tgt_lang=tgt_lang)["BLEU"] for each in group], bleu)
+        for group in translations
+    )
+    found = [difference(other, first) for other in others]
     return [(each.value, p) for each, p in zip(found, holm([each.p for each in found]), strict=True)]
 
 
