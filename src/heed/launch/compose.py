@@ -79,14 +79,11 @@ def expand_resume(words: Sequence[str]) -> list[str]:
     run = Path(value).expanduser().absolute()
     if not (run / HYDRA_FOLDER / "hydra.yaml").is_file():
         raise HeedError(f"resume={value} names no run: give its folder (runs/NAME/TIME), or true for the newest run.")
-    hydra = read_yaml(run / HYDRA_FOLDER / "hydra.yaml")["hydra"]
-    sources = [each["path"] for each in hydra["runtime"]["config_sources"] if each["provider"] == "command-line"]
-    before = {
-        name: word for name, word in _by_name(read_overrides(run)).items() if name not in given | {"ckpt_path": ""}
-    }
+    sources = read_yaml(run / HYDRA_FOLDER / "hydra.yaml")["hydra"]["runtime"]["config_sources"]
+    folders = [f"--config-dir={each['path']}" for each in sources if each["provider"] == "command-line"]
+    before = [word for name, word in _by_name(read_overrides(run)).items() if name not in (*given, "ckpt_path")]
     kept = [word for name, word in given.items() if name not in ("resume", "hydra.run.dir")]
-    folders = [f"--config-dir={path}" for path in sources]
-    return [*folders, *before.values(), *kept, f"hydra.run.dir='{run}'", "resume=true"]
+    return [*folders, *before, *kept, f"hydra.run.dir='{run}'", "resume=true"]
 
 
 def _by_name(words: Sequence[str]) -> dict[str, str]:
