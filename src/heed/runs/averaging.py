@@ -18,9 +18,6 @@ from heed.runs.config import changed_options, find_config
 EMA = "ema"
 """Key of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
 
-Weights = Mapping[str, Tensor]
-"""Weights by name."""
-
 
 @dataclass(frozen=True)
 class WeightSource:
@@ -53,7 +50,7 @@ def average(sources: Sequence[WeightSource]) -> ModelFolder:
                 "architecture can be averaged."
             )
 
-    def read(source: WeightSource) -> Weights:
+    def read(source: WeightSource) -> Mapping[str, Tensor]:
         is_model, folder = source.path.is_dir(), folders[source.folder]
         weights = folder.model.state_dict() if is_model else checkpoint_weights(source.path, ema=source.ema)
         check_architecture(weights, averaged.model.state_dict(), source.path)
@@ -124,10 +121,10 @@ def _part(checkpoint: object, key: str, path: Path) -> dict[str, Any]:
     return part
 
 
-def mean(states: Iterable[Weights]) -> dict[str, Tensor]:
+def mean(states: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return the mean of weights, summed in float64, with one state in memory at a time."""
     total: dict[str, Tensor] = {}
-    state: Weights = {}
+    state: Mapping[str, Tensor] = {}
     for count, state in enumerate(states, start=1):  # noqa: B007
         for name, tensor in state.items():
             total[name] = total[name] + tensor if name in total else tensor.double()
