@@ -1,6 +1,5 @@
-"""Token embeddings, which also serve as the output layer."""
+"""Token embeddings, whose table also serves as the output layer."""
 
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -22,10 +21,6 @@ class TokenEmbedding(nn.Embedding):
 
     def forward(self, input: Int[Tensor, "*B"]) -> Float[Tensor, "*B D"]:
         return super().forward(input) * self.embedding_dim**0.5
-
-    def logits(self, states: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Return the inner product of each state with the embedding of each token."""
-        return F.linear(states, self.weight)
 
 
 def embeddings(

@@ -22,7 +22,10 @@ class RecurrentLayer(nn.Module):
         self.cell = CELLS[cell]
         self.layer = self.cell.module(input_width, width, batch_first=True)
         if cell == "lstm":
-            _open_forget_gate(self.layer)
+            # Opens the forget gate, so that gradients reach far back (Jozefowicz et al. 2015, §2.2).
+            _, _, _, bias = self.layer.all_weights[0]
+            with torch.no_grad():
+                bias.chunk(4)[1].add_(1)
 
     def initial_state(self, rows: int) -> CellState:
         """Return a state of zeros."""
@@ -60,12 +63,3 @@ class RecurrentLayer(nn.Module):
         """Return the state one position later. ``mask`` is multiplied with h before U (variational dropout)."""
         h = state[0] if mask is None else state[0] * mask
         return self.cell.advance(input_gates, hidden_gates(h), state)
-
-
-def _open_forget_gate(lstm: nn.RNNBase) -> None:
-    """Add 1 to the bias of the forget gate, so that gradients reach far back (Jozefowicz et al. 2015, §2.2)."""
-    for name, parameter in lstm.named_parameters():
-        if name.startswith("bias_hh"):
-            width = parameter.shape[0] // 4
-            with torch.no_grad():
-                parameter[width : 2 * width] += 1.0

@@ -6,7 +6,8 @@ from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
 
-FAMILIES: dict[str, type[ModelConfig]] = {config.family: config for config in (TransformerConfig, RNNConfig)}
+MODELS: dict[type[ModelConfig], type[TrainableSeq2Seq]] = {TransformerConfig: Transformer, RNNConfig: RNN}
+FAMILIES: dict[str, type[ModelConfig]] = {config.family: config for config in MODELS}
 """The configuration class of each family of models."""
 
 
@@ -17,9 +18,4 @@ def build_model(config: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: b
         src_vocab, tgt_vocab: the sizes of the vocabularies.
         joint: both sides share one vocabulary, so that their embeddings can be tied.
     """
-    match config:
-        case TransformerConfig():
-            return Transformer(config, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
-        case RNNConfig():
-            return RNN(config, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
-    raise TypeError(f"{type(config).__name__} belongs to no family of models.")
+    return MODELS[type(config)](config, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)

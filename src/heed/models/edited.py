@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from heed.layers.edits import Edits, check_edits
@@ -26,21 +27,11 @@ class EditedModel(Seq2Seq):
         same = ("config", "max_target_length", "attention_heads", "training")
         self.__dict__.update({name: getattr(model, name) for name in same if hasattr(model, name)})
 
-    def encode(
-        self,
-        src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"] | None,
-        *,
-        src_lengths: Int[Tensor, " B"] | None = None,
-        maps: bool = False,
-        edits: Edits | None = None,
-    ) -> Memory:
-        return self.model.encode(src, src_mask, src_lengths=src_lengths, maps=maps, edits=[*self.edits, *(edits or ())])
+    def encode(self, *inputs: Any, edits: Edits | None = None, **options: Any) -> Memory:
+        return self.model.encode(*inputs, edits=[*self.edits, *(edits or ())], **options)
 
-    def decode(
-        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits | None = None
-    ) -> DecoderOutput:
-        return self.model.decode(tgt_in, memory, maps=maps, edits=[*self.edits, *(edits or ())])
+    def decode(self, *inputs: Any, edits: Edits | None = None, **options: Any) -> DecoderOutput:
+        return self.model.decode(*inputs, edits=[*self.edits, *(edits or ())], **options)
 
     def start(self, memory: Memory) -> DecoderState:
         return self.model.start(memory)

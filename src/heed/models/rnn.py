@@ -253,7 +253,7 @@ class RNN(TrainableSeq2Seq):
         weights = None
         if self.attention is not None:
             context, weights = self.attention(h, state.source, state.coverage, state.length, edits)
-            h = self._attentional(context, h, kernels.repeated_linear(self.combine.weight))
+            h = torch.tanh(kernels.repeated_linear(self.combine.weight)(torch.cat((context, h), 2)))
         h = self.dropout(h, state.masks.output)
         return h, weights, replace(state, layers=layers, length=state.length + x.shape[1])
 
@@ -273,7 +273,7 @@ class RNN(TrainableSeq2Seq):
             else:  # h_{t-1} → h_t → c_t
                 h, layers = self._step_layers(_plus(gates, state.input_feed, context_gates), state, hidden_gates)
                 context, weights = self.attention(h, state.source, state.coverage, state.length, edits)
-            h = self.dropout(self._attentional(context, h, combine), state.masks.output)
+            h = self.dropout(torch.tanh(combine(torch.cat((context, h), 2))), state.masks.output)
             attentional.append(h)
             all_weights.append(weights)
             coverage = state.coverage + weights.squeeze(1)
@@ -298,12 +298,6 @@ class RNN(TrainableSeq2Seq):
             h = h + out if self.config.residual else out
             layers.append(after)
         return h, tuple(layers)
-
-    def _attentional(
-        self, context: Float[Tensor, "R T D"], h: Float[Tensor, "R T D"], combine: LinearMap
-    ) -> Float[Tensor, "R T D"]:
-        """Return h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, eq. 5)."""
-        return torch.tanh(combine(torch.cat((context, h), 2)))
 
 
 def _plus(gates: Float[Tensor, "R G"], x: Float[Tensor, "R D"], linear: LinearMap | None) -> Float[Tensor, "R G"]:
