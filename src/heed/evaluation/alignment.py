@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from heed.errors import HeedError, argument
 from heed.evaluation.significance import Floats
-from heed.evaluation.words import AttentionMap, WordShares, pool, word_shares
+from heed.evaluation.words import AttentionMap, WordShares, divide, pool, word_shares
 
 Alignment = npt.NDArray[np.bool_]
 """True where two words are linked, "… T S"."""
@@ -251,19 +251,14 @@ def aer(counts: npt.NDArray[Any]) -> Floats:
     over a corpus.
     """
     hit_sure, hit_possible, proposed, sure = np.moveaxis(counts, -1, 0)
-    return 1 - _ratio(hit_sure + hit_possible, proposed + sure)
+    return 1 - divide(hit_sure + hit_possible, proposed + sure, otherwise=1.0)
 
 
 def precision(counts: npt.NDArray[Any]) -> Floats:
     """Return |A ∩ P| / |A|, and 1 if A is empty."""
-    return _ratio(counts[..., 1], counts[..., 2])
+    return divide(counts[..., 1], counts[..., 2], otherwise=1.0)
 
 
 def recall(counts: npt.NDArray[Any]) -> Floats:
     """Return |A ∩ S| / |S|, and 1 if S is empty."""
-    return _ratio(counts[..., 0], counts[..., 3])
-
-
-def _ratio(numerator: npt.NDArray[Any], denominator: npt.NDArray[Any]) -> Floats:
-    """Return the quotient, and 1 where the denominator is 0."""
-    return np.divide(numerator, denominator, out=np.ones(numerator.shape), where=denominator > 0)
+    return divide(counts[..., 0], counts[..., 3], otherwise=1.0)

@@ -66,7 +66,7 @@ def word_shares(pieces: Sequence[str], words: Sequence[str]) -> WordShares:
         start, stop = (c + scale * (edge.clip(a, b) - a) for edge in (starts, stops))
         overlap = np.minimum(stop[:, None], last) - np.maximum(start[:, None], first)
         shares += overlap.clip(min=0) / scale
-    return _divide(shares, shares.sum(1, keepdims=True))
+    return divide(shares, shares.sum(1, keepdims=True), otherwise=0.0)
 
 
 def pool(weights: AttentionMap, tgt: WordShares, src: WordShares) -> npt.NDArray[np.float64]:
@@ -76,12 +76,12 @@ def pool(weights: AttentionMap, tgt: WordShares, src: WordShares) -> npt.NDArray
     their shares. A row sums to at most 1, because attention on EOS belongs to no word. The row of a word without
     pieces is zero. ``tgt`` "T J" and ``src`` "S I" are `word_shares`.
     """
-    return _divide(tgt.T @ (weights @ src), tgt.sum(0)[:, None])
+    return divide(tgt.T @ (weights @ src), tgt.sum(0)[:, None], otherwise=0.0)
 
 
-def _divide(numerator: npt.NDArray[Any], denominator: WordShares) -> WordShares:
-    """Return the quotient, and 0 where the denominator is 0."""
-    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
+def divide(numerator: npt.NDArray[Any], denominator: npt.NDArray[Any], *, otherwise: float) -> WordShares:
+    """Return the quotient, and ``otherwise`` where the denominator is not positive."""
+    return np.divide(numerator, denominator, out=np.full(numerator.shape, otherwise), where=denominator > 0)
 
 
 def _piece_bytes(piece: str) -> bytes:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from heed import kernels
 from heed.errors import HeedError
+from heed.functional.attention import attention_scores
 from heed.functional.masks import Mask, mask_tensor
 
 States = Float[Tensor, "*B S D"]
@@ -117,17 +118,12 @@ class DotScore(ScoreFunction, name="dot"):
     scaled = False
     """Whether the score is divided by the square root of the width."""
 
-    def transform(self, query: Queries) -> Queries:
-        """Return the vector whose product with a key is the score."""
-        return query
-
     def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
-        return self.transform(query) @ keys.transpose(-2, -1)
+        return attention_scores(query, keys, None, scaled=self.scaled)
 
     def attend(
         self, query: Queries, keys: Keys, value: Values, mask: Mask, **options: Any
     ) -> tuple[Contexts, Scores | None]:
-        query = query if self.scaled else self.transform(query)  # the kernel divides
         return kernels.attend(query, keys, value, mask, scaled=self.scaled, **options)
 
 
@@ -135,9 +131,6 @@ class ScaledDotScore(DotScore, name="scaled_dot"):
     """h_tᵀ h_s / √D (Vaswani et al. 2017, §3.2.1), so that the variance of the scores does not grow with D."""
 
     scaled = True
-
-    def transform(self, query: Queries) -> Queries:
-        return query * query.shape[-1] ** -0.5
 
 
 class GeneralScore(DotScore, name="general"):

@@ -7,7 +7,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed import kernels
-from heed.functional.linear import LinearMap
 from heed.functional.recurrence import CELLS, CellState
 from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.dropout import SequenceDropout
@@ -264,14 +263,17 @@ class RNN(TrainableSeq2Seq):
         assert self.attention is not None
         hidden_gates, combine = self.decoder[0].hidden_gates(), kernels.repeated_linear(self.combine.weight)
         context_gates = None if self.context_gates is None else kernels.repeated_linear(self.context_gates.weight)
+        is_bahdanau = self.config.attention.is_bahdanau
         attentional, all_weights = [], []
         for gates in self.decoder[0].input_gates(x).unbind(1):
-            if self.config.attention.is_bahdanau:  # s_{t-1} → c_t → s_t
+            if is_bahdanau:  # s_{t-1} → c_t → s_t
                 top = state.layers[-1][0]
                 context, weights = self.attention(top[:, None], state.source, state.coverage, state.length, edits)
-                h, layers = self._step_layers(_plus(gates, context.squeeze(1), context_gates), state, hidden_gates)
-            else:  # h_{t-1} → h_t → c_t
-                h, layers = self._step_layers(_plus(gates, state.input_feed, context_gates), state, hidden_gates)
+            if context_gates is not None:
+                gates = gates + context_gates(context.squeeze(1) if is_bahdanau else state.input_feed)
+            first = self.decoder[0].step(gates, state.layers[0], hidden_gates, state.masks.states[0])
+            h, layers = self._run_upper_layers(first[0][:, None], first, state)
+            if not is_bahdanau:  # h_{t-1} → h_t → c_t
                 context, weights = self.attention(h, state.source, state.coverage, state.length, edits)
             h = self.dropout(torch.tanh(combine(torch.cat((context, h), 2))), state.masks.output)
             attentional.append(h)
@@ -279,13 +281,6 @@ class RNN(TrainableSeq2Seq):
             coverage = state.coverage + weights.squeeze(1)
             state = replace(state, layers=layers, input_feed=h.squeeze(1), coverage=coverage, length=state.length + 1)
         return torch.cat(attentional, 1), torch.cat(all_weights, 1), state
-
-    def _step_layers(
-        self, gates: Float[Tensor, "R G"], state: RNNState, hidden_gates: LinearMap
-    ) -> tuple[Float[Tensor, "R 1 D"], tuple[CellState, ...]]:
-        """Run all layers one position further, given the input gates of the first; return the output and the states."""
-        first = self.decoder[0].step(gates, state.layers[0], hidden_gates, state.masks.states[0])
-        return self._run_upper_layers(first[0][:, None], first, state)
 
     def _run_upper_layers(
         self, h: Float[Tensor, "R T D"], first: CellState, state: RNNState
@@ -298,11 +293,6 @@ class RNN(TrainableSeq2Seq):
             h = h + out if self.config.residual else out
             layers.append(after)
         return h, tuple(layers)
-
-
-def _plus(gates: Float[Tensor, "R G"], x: Float[Tensor, "R D"], linear: LinearMap | None) -> Float[Tensor, "R G"]:
-    """Add a second input of the first layer to its gates, if it has one."""
-    return gates if linear is None else gates + linear(x)
 
 
 def _reversal(mask: Bool[Tensor, "B S"]) -> Int[Tensor, "B S 1"]:

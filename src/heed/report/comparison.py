@@ -24,7 +24,7 @@ from heed.evaluation.metrics import format_score
 from heed.evaluation.scores import Metric
 from heed.evaluation.significance import METRICS, wilson
 from heed.evaluation.symptoms import SYMPTOMS
-from heed.files import replacing
+from heed.files import write_file
 from heed.report.curves import explained_damage, head_charts, read_clock, read_curve
 from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
 from heed.report.pages import render_template, side_class
@@ -72,8 +72,7 @@ class ComparisonReport:
         try:
             Path(out).mkdir(parents=True, exist_ok=True)
             for name, page in pages.items():
-                with replacing(Path(out, name)) as file:
-                    file.write_text(page, encoding="utf-8", errors="replace")  # a path may not be valid Unicode
+                write_file(Path(out, name), page.encode(errors="replace"))  # a path may not be valid Unicode
         except OSError as error:
             raise HeedError(f"{argument('out', Path(out))} cannot be written: {error.strerror}.") from error
 

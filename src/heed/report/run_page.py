@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from heed import __version__
 from heed.errors import HeedError
-from heed.files import replacing
+from heed.files import write_file
 from heed.plot.attention_map import most_informative_head, piece_label
 from heed.report.curves import Curve, Rows, explained_damage, head_charts, read_clock, read_curve, thin
 from heed.report.pages import render_template
@@ -31,9 +31,7 @@ MAX_SENTENCES = 8
 
 def write_report(run: Path, *, is_running: bool | None = None) -> Path:
     """Write ``report.html`` to the folder of a run, and return its path; see `render_report`."""
-    html = render_report(run, is_running=is_running)
-    with replacing(run / REPORT) as file:
-        file.write_text(html, encoding="utf-8", errors="replace")
+    write_file(run / REPORT, render_report(run, is_running=is_running).encode(errors="replace"))
     return run / REPORT
 
 

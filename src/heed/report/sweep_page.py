@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from heed.files import replacing
+from heed.files import write_file
 from heed.report import sweep_text as text
 from heed.report.figures import legend, table
 from heed.report.pages import render_template
@@ -20,8 +20,7 @@ WHISKER = 2.5  # scores this many interquartile ranges worse than the lower quar
 
 def write_page(study: StudySummary, page: Path) -> None:
     """Write the page of a study; raise a HeedError if it cannot be written."""
-    with replacing(page, into_devices=True) as file:
-        file.write_text(render(study), encoding="utf-8", errors="replace")
+    write_file(page, render(study).encode(errors="replace"), into_devices=True)
 
 
 def render(study: StudySummary) -> str:

@@ -67,11 +67,6 @@ class Possessive:
     en: Literal["his", "her", "its"]
     gender: Gender
 
-    @classmethod
-    def of(cls, owner: Noun) -> "Possessive":
-        """Return the possessive of a noun with ``sex`` set."""
-        return cls("his", "m") if owner.sex == "m" else cls("her", "f")
-
 
 Determiner: TypeAlias = Literal["the", "a"] | Possessive | None
 """None for a bare plural or a proper name."""

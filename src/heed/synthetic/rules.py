@@ -542,8 +542,8 @@ def distant_reference(rng: RandomChoices) -> Schema:
 
 def _walk_with_pet(rng: RandomChoices) -> Schema:
     walker = NounPhrase(rng.choose(lex.nouns("names")), determiner=None)
-    possessive = Possessive.of(walker.noun)
-    pet = NounPhrase(rng.choose(PETS), determiner=possessive, name=rng.choose(lex.nouns("pet_names")))
+    her = Possessive("her", "f") if walker.noun.sex == "f" else Possessive("his", "m")
+    pet = NounPhrase(rng.choose(PETS), determiner=her, name=rng.choose(lex.nouns("pet_names")))
     park = noun_phrase(rng, rng.choose(WALK_PLACES))
     first = Clause(subject=walker, verb=V.walk, goal=prepositional(lex.IN, park), place=prepositional(lex.WITH, pet))
     degree = rng.choose(OPTIONAL_VERY)
