@@ -173,8 +173,7 @@ def link_pieces(gold: Gold, src: WordShares, tgt: WordShares) -> Alignment:
     links = np.zeros((tgt.shape[1], src.shape[1]), dtype=np.bool_)
     for i, j in gold.possible:
         links[j, i] = True
-    linked: Alignment = (tgt > 0) @ links @ (src > 0).T
-    return linked
+    return (tgt > 0) @ links @ (src > 0).T
 
 
 def parse_pharaoh(

@@ -17,5 +17,4 @@ def normalized_entropy(weights: AttentionMap, *, causal: bool = False) -> npt.ND
     log = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
     queries, keys = weights.shape[-2:]
     with np.errstate(invalid="ignore"):  # 0 / log 1
-        found: npt.NDArray[np.float64] = -(weights * log).sum(-1) / np.log(np.arange(queries) + 1.0 if causal else keys)
-    return found
+        return -(weights * log).sum(-1) / np.log(np.arange(queries) + 1.0 if causal else keys)

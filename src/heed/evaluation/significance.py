@@ -258,8 +258,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust the p-values of several tests, so that 0.05 bounds the family-wise error rate (Holm 1979)."""
     order = np.argsort(p_values, kind="stable")
     scaled = np.arange(len(order), 0, -1) * np.asarray(p_values, dtype=np.float64)[order]
-    adjusted: list[float] = np.maximum.accumulate(scaled.clip(max=1))[order.argsort()].tolist()
-    return adjusted
+    return np.maximum.accumulate(scaled.clip(max=1))[order.argsort()].tolist()
 
 
 def wilson(successes: int, total: int) -> tuple[float, float]:

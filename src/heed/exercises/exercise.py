@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 FILES = Path(__file__).parent / "files"
@@ -45,8 +46,7 @@ class Exercise:
 
     def solution(self) -> Callable[..., Any]:
         """Return the function of the solution."""
-        function: Callable[..., Any] = load(FILES / self.name / "solution.py")[self.name]
-        return function
+        return load(FILES / self.name / "solution.py")[self.name]
 
     def parameters(self) -> list[str]:
         """Return the names of the function's parameters."""
@@ -60,9 +60,7 @@ class Exercise:
 
 def load(path: Path) -> dict[str, Any]:
     """Execute a Python file and return its names. Unlike an import, this leaves no trace."""
-    names: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
-    exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), names)
-    return names
+    return run_path(str(path), run_name=path.stem)
 
 
 def _functions(source: str) -> list[ast.FunctionDef]:

@@ -14,8 +14,7 @@ def dropout(x: Float[Tensor, "*B"], p: float) -> Float[Tensor, "*B"]:
     """Compute :func:`heed.functional.dropout`. On a CPU ``p`` is rounded to a multiple of 2⁻¹⁶."""
     if not on_cpu(x) or not 0 < p < 1:
         return functional.dropout(x, p)
-    dropped: Tensor = _Dropout.apply(x, min(round(p * 2**16), 2**16 - 1))  # type: ignore[no-untyped-call]
-    return dropped
+    return _Dropout.apply(x, min(round(p * 2**16), 2**16 - 1))  # type: ignore[no-untyped-call]
 
 
 class _Dropout(torch.autograd.Function):

@@ -29,12 +29,7 @@ def repeated_linear(weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | No
         return functional.repeated_linear(weight, bias)
     uses: Uses = []
     weight, bias = _Shared.apply(weight, bias, uses)  # type: ignore[no-untyped-call]
-
-    def apply(x: Tensor) -> Tensor:
-        out: Tensor = _Use.apply(x, weight, bias, uses)  # type: ignore[no-untyped-call]
-        return out
-
-    return apply
+    return lambda x: _Use.apply(x, weight, bias, uses)  # type: ignore[no-untyped-call]
 
 
 class _Shared(torch.autograd.Function):

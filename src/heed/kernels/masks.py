@@ -14,8 +14,7 @@ def masked_softmax(scores: Float[Tensor, "*B T S"], mask: Bool[Tensor, "*#B #T S
     """Compute :func:`heed.functional.masked_softmax`, on a CPU for all rows at once and in at least fp32."""
     if not on_cpu(scores):
         return functional.masked_softmax(scores, mask)
-    weights: Tensor = _MaskedSoftmax.apply(scores, None if mask is None else ~mask)  # type: ignore[no-untyped-call]
-    return weights
+    return _MaskedSoftmax.apply(scores, None if mask is None else ~mask)  # type: ignore[no-untyped-call]
 
 
 class _MaskedSoftmax(torch.autograd.Function):

@@ -66,9 +66,7 @@ class PositionVectors(AbsolutePositions, ABC):
 
     def forward(self, x: Float[Tensor, "B N D"], start: int = 0) -> Float[Tensor, "B N D"]:
         vectors = self.vectors(start, x.shape[1]).to(x.dtype)
-        if self.merge is None:
-            return x + vectors
-        return self.merge(torch.cat((x, vectors.expand_as(x)), -1))
+        return x + vectors if self.merge is None else self.merge(torch.cat((x, vectors.expand_as(x)), -1))
 
 
 class SinusoidTable(nn.Module):

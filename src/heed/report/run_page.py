@@ -151,8 +151,7 @@ def _maps(folder: Path) -> list[dict[str, Any]]:
 
 def _read_array(step: Path, name: str) -> npt.NDArray[np.float16]:
     with np.load(step / ARRAYS) as arrays:
-        weights: npt.NDArray[np.float16] = arrays[name]
-        return weights
+        return arrays[name]
 
 
 def _read_json(file: Path) -> dict[str, Any]:
