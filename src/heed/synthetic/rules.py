@@ -44,33 +44,30 @@ from heed.synthetic.lexicon import Adjective, Conjunction, Noun, Preposition
 T = TypeVar("T")
 
 
-class RandomChoices:
+class RandomChoices(random.Random):
     """Seeded random choices that are the same in every Python version.
 
-    Everything derives from ``random.Random.random``, the only method that Python guarantees to be reproducible.
+    Everything derives from ``random``, the only method of `random.Random` that Python guarantees to be reproducible.
     """
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
 
     def choose(self, options: Sequence[T]) -> T:
         """Return one of the options, uniformly."""
-        return options[int(self._random.random() * len(options))]
+        return options[int(self.random() * len(options))]
 
     def choose_two(self, options: Sequence[T]) -> tuple[T, T]:
         """Return two different options, uniformly."""
-        first = int(self._random.random() * len(options))
-        second = int(self._random.random() * (len(options) - 1))
+        first = int(self.random() * len(options))
+        second = int(self.random() * (len(options) - 1))
         return options[first], options[second + (second >= first)]
 
     def choose_weighted(self, weights: Mapping[str, int]) -> str:
         """Return one of the keys, with a probability proportional to its weight."""
-        point = self._random.random() * sum(weights.values())
+        point = self.random() * sum(weights.values())
         return next(name for name, top in zip(weights, accumulate(weights.values()), strict=True) if point < top)
 
     def bernoulli(self, probability: float) -> bool:
         """Return True with this probability."""
-        return self._random.random() < probability
+        return self.random() < probability
 
 
 @dataclass(frozen=True)
