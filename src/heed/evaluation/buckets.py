@@ -43,8 +43,6 @@ def bucketings(
     """Partition sentences by source length, phenomenon, rare, unknown and copied words.
 
     Args:
-        sources: N sentences.
-        references: N references.
         tags: the phenomenon of each sentence, if known.
         word_counts: training counts of the source words, if known. The partition by rarest word omits sentences
             without words.

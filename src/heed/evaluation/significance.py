@@ -84,7 +84,6 @@ def bootstrap_interval(
     Args:
         values: statistics of each sentence, "N" or "N K".
         score: maps the sums of all resamples, "R" or "R K", to their scores, "R".
-        resamples: number of resamples R.
     """
     number = len(values)
     counts = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=resamples)

@@ -27,7 +27,6 @@ def check(name: str, implementation: Callable[..., Any], *, seed: int | None = N
     """Compare the results of an implementation, and their gradients, with those of the solution.
 
     Args:
-        name: of the exercise.
         implementation: takes the arguments of the solution.
         seed: of the random inputs; None: new ones.
 

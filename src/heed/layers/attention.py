@@ -178,14 +178,9 @@ class SelfAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], past: KeyValue | None, mask: Mask, *, maps: bool, edit: WeightEdit | None
     ) -> tuple[Float[Tensor, "B T D"], KeyValue, Float[Tensor, "B H T P"] | None]:
-        """Attend to ``past`` and to ``x`` itself; P is the length of both together.
+        """Attend to the positions before ``x``, if any, and to ``x`` itself, which are P positions together.
 
-        Args:
-            past: keys and values of the positions before ``x``; None if there are none.
-            mask: the positions that each position of ``x`` may attend to.
-
-        Returns:
-            The output, ``past`` extended by ``x``, and the weights if ``maps``.
+        Return the output, ``past`` extended by ``x``, and the weights if ``maps``.
         """
         present = self.attention.project(x, past)
         output, weights = self.attention(x, present, mask, maps=maps, edit=edit)
@@ -204,10 +199,7 @@ class CrossAttention(nn.Module):
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R H T S"] | None]:
         """Attend to the source; return the output, and the weights if ``maps``.
 
-        Args:
-            x: R = N · K rows: K consecutive hypotheses of each sentence share its memory.
-            memory: the keys and values of N sentences.
-            mask: True = may attend, "N 1 1 S"; None: to everything.
+        Of R = N · K rows, K consecutive hypotheses of each of N sentences share its memory and mask.
         """
         N, T, D = memory.key.shape[0], x.shape[1], x.shape[2]
         # The queries of a sentence's K hypotheses become one sequence of K · T queries.

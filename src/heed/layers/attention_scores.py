@@ -88,7 +88,6 @@ class ScoreFunction(nn.Module, ABC):
         """Return the unnormalised score of every query with every key.
 
         Args:
-            query: what attends.
             keys: the result of :meth:`project`.
             coverage: the sum of the attention weights of each encoder state before each query, for score functions
                 that use it; otherwise None.

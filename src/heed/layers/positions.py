@@ -145,12 +145,8 @@ class RelativePositions(nn.Module):
     """The effect of the distance between query and key in one self-attention. This base class has none.
 
     A scheme either rotates queries and keys or adds a bias to their scores. Both depend on distances only, so there is
-    no length limit. A subclass with a name is a value of `model.positions.kind`; its constructor takes
-
-    Args:
-        num_heads: the number of heads.
-        width: of each head.
-        causal: positions attend to earlier ones only.
+    no length limit. A subclass with a name is a value of `model.positions.kind`. Its constructor takes the number of
+    heads, the width of each, and whether positions attend to earlier ones only (``causal``).
     """
 
     def __init_subclass__(cls, kind: str = "") -> None:

@@ -22,16 +22,9 @@ class Reach(nn.Module):
         self.window = window or 0
 
     def forward(self, scores: Scores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int) -> Scores:
-        """Return the attention weights of each query.
+        """Return the attention weights of decoder states, the first of which is at target position ``start``.
 
-        Args:
-            scores: of each query with each source position.
-            query: decoder states.
-            mask: True = may attend.
-            start: the target position of the first query.
-
-        Returns:
-            Rows that sum to 1, or to 0 without a position to attend to. `PredictiveReach` also gives sums below 1.
+        Rows sum to 1, or to 0 without a position to attend to. `PredictiveReach` also gives sums below 1.
         """
         return kernels.masked_softmax(scores, mask[:, None])
 

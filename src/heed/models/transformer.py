@@ -73,12 +73,9 @@ class DecoderLayer(nn.Module):
         maps: bool,
         edits: LayerEdits = NO_EDITS,
     ) -> tuple[Float[Tensor, "R T D"], KeyValue, Float[Tensor, "R H T S"] | None, Float[Tensor, "R Hs T P"] | None]:
-        """Return the output, ``past`` extended by the new positions, and the cross- and self-attention if ``maps``.
+        """Return the output, ``past`` extended by T new positions, and the cross- and self-attention if ``maps``.
 
-        Args:
-            x: T new target positions.
-            past: keys and values of the positions before; None if there are none.
-            memory: the result of :meth:`project`, shared by R / N consecutive rows each.
+        ``memory`` is the result of :meth:`project`, shared by R / N consecutive rows each.
         """
         x, past, self_weights = self.self_attention(x, past, "causal", maps=maps, edit=edits.get("decoder_self"))
         x, cross_weights = self.cross_attention(x, memory, memory_mask, maps=maps, edit=edits.get("cross"))
