@@ -39,24 +39,22 @@ def side_facts(test_set: TestSet, sides: Sequence[Side]) -> list[Fact]:
         return Fact(name, [_format_values(own, form) for own in values], equal)
 
     number: Callable[[float], str] = "{:,.0f}".format
+    decimal: Callable[[float], str] = "{:,.1f}".format
+    split, sentences = test_set.split, len(test_set.sources)
     return [
         fact("Model", lambda run: run.results["model"]),
         fact("Parameters", lambda run: run.results["params"], number),
         fact("Training data", lambda run: f"{run.results['data']} {run.results['data_fingerprint'][:8]}"),
         fact("Tokenizer", lambda run: run.results["tokenizer_hash"][:8]),
-        fact("Test set", lambda _: f"{test_set.split}, {len(test_set.sources):,} sentences"),
+        fact("Test set", lambda _: f"{split}, {sentences:,} sentences"),
         fact("Updates", lambda run: run.results["steps"], number),
         fact("Epochs", lambda run: run.results["epochs"]),
         fact("Tokens seen", lambda run: run.results["tokens"], number),
-        fact("Training, minutes", lambda run: run.results["train_seconds"] / 60, "{:,.1f}".format),
+        fact("Training, minutes", lambda run: run.results["train_seconds"] / 60, decimal),
         fact("Training, tokens/s", lambda run: run.results["tokens_per_second"], number),
         fact("Device", lambda run: run.results["device"]),
         fact("Search", lambda run: _format_search(run.results["search"])),
-        fact(
-            "Decoding, sentences/s",
-            lambda run: len(test_set.sources) / run.results["decode_seconds"][test_set.split],
-            "{:,.1f}".format,
-        ),
+        fact("Decoding, sentences/s", lambda run: sentences / run.results["decode_seconds"][split], decimal),
         fact("Weights", lambda run: run.results["weights"]),
         fact("Code", lambda run: run.results["git"]),
     ]

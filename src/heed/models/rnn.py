@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed import kernels
+from heed.functional.linear import LinearMap
 from heed.functional.recurrence import CELLS, CellState
 from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.dropout import SequenceDropout
@@ -252,7 +253,7 @@ class RNN(TrainableSeq2Seq):
         weights = None
         if self.attention is not None:
             context, weights = self.attention(h, state.source, state.coverage, state.length, edits)
-            h = torch.tanh(kernels.repeated_linear(self.combine.weight)(torch.cat((context, h), 2)))
+            h = self._attentional(context, h, kernels.repeated_linear(self.combine.weight))
         h = self.dropout(h, state.masks.output)
         return h, weights, replace(state, layers=layers, length=state.length + x.shape[1])
 
@@ -275,7 +276,7 @@ class RNN(TrainableSeq2Seq):
             h, layers = self._run_upper_layers(first[0][:, None], first, state)
             if not is_bahdanau:  # h_{t-1} → h_t → c_t
                 context, weights = self.attention(h, state.source, state.coverage, state.length, edits)
-            h = self.dropout(torch.tanh(combine(torch.cat((context, h), 2))), state.masks.output)
+            h = self.dropout(self._attentional(context, h, combine), state.masks.output)
             attentional.append(h)
             all_weights.append(weights)
             coverage = state.coverage + weights.squeeze(1)
@@ -293,6 +294,12 @@ class RNN(TrainableSeq2Seq):
             h = h + out if self.config.residual else out
             layers.append(after)
         return h, tuple(layers)
+
+    def _attentional(
+        self, context: Float[Tensor, "R T D"], h: Float[Tensor, "R T D"], combine: LinearMap
+    ) -> Float[Tensor, "R T D"]:
+        """Return h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, eq. 5)."""
+        return torch.tanh(combine(torch.cat((context, h), 2)))
 
 
 def _reversal(mask: Bool[Tensor, "B S"]) -> Int[Tensor, "B S 1"]:
