@@ -35,14 +35,11 @@ def attend(
         scores = attention_scores(query, key, bias, scaled=scaled)
         weights = masked_softmax(scores, mask_tensor(mask, query, key))
         return drop(weights, dropout) @ value, weights if need_weights else None
-    scale = None if scaled else 1.0
     # torch aligns a causal mask with the first key, heed with the last.
-    if isinstance(mask, str) and bias is None and query.shape[-2] == key.shape[-2]:
-        context = F.scaled_dot_product_attention(query, key, value, is_causal=True, dropout_p=dropout, scale=scale)
-        return context, None
-    visible = mask_tensor(mask, query, key)
+    is_causal = isinstance(mask, str) and bias is None and query.shape[-2] == key.shape[-2]
+    visible = None if is_causal else mask_tensor(mask, query, key)
     if bias is not None:  # torch adds a mask of numbers to the scores
         bias = bias.to(query.dtype)
         visible = bias if visible is None else torch.where(visible, bias, -torch.inf)
-    context = F.scaled_dot_product_attention(query, key, value, attn_mask=visible, dropout_p=dropout, scale=scale)
-    return context, None
+    scale = None if scaled else 1.0
+    return F.scaled_dot_product_attention(query, key, value, visible, dropout, is_causal, scale=scale), None
