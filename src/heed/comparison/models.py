@@ -18,8 +18,6 @@ from heed.inference.translator import Translator
 from heed.progress import progress_bar
 from heed.synthetic import ContrastivePair
 
-BATCH_TOKENS = 4096
-
 
 @dataclass(frozen=True)
 class WordMap:
@@ -103,4 +101,4 @@ def load_greedy_translator(run: Path) -> Translator:
     folder = model_folder.load(run)
     model, search = folder.model.to(find_device(None)), GreedySearch(**LENGTH_LIMITS)
     alignment = folder.config.get("alignment")
-    return Translator(model, folder.tokenizer, search, alignment=alignment, batch_tokens=BATCH_TOKENS)
+    return Translator(model, folder.tokenizer, search, alignment=alignment)

@@ -1,7 +1,6 @@
 """The transformer (Vaswani et al. 2017)."""
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,12 +20,10 @@ from heed.layers.edits import NO_EDITS, Edits, LayerEdits, check_edits, layer_ed
 from heed.layers.embedding import embeddings
 from heed.layers.feedforward import FeedForward
 from heed.layers.positions import RelativePositions
-from heed.layers.residual import NORMS, Residual
+from heed.layers.residual import NORMS, Residual, SublayerT
 from heed.layers.stack import Stack
 from heed.models.seq2seq import AttentionMaps, DecoderHidden, DecoderState, Memory, TrainableSeq2Seq
 from heed.models.transformer_config import TransformerConfig
-
-SublayerT = TypeVar("SublayerT", bound=nn.Module)
 
 
 class EncoderLayer(nn.Module):
