@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from hydra.errors import InstantiationException
 
-from heed.data.corpus import Corpus, _swap_sides
+from heed.data.corpus import Corpus, EvaluationSet
+from heed.data.directions import Direction
 from heed.data.text import ParallelText
 from heed.errors import HeedError
 from heed.synthetic import Example, generate
@@ -263,11 +264,14 @@ def test_a_missing_network_is_an_error() -> None:
 
 
 def test_reverse_swaps_gold_alignments() -> None:
-    swapped = _swap_sides(ParallelText(["a b"], ["x y"], [json.dumps({"alignment": [[0, 1], [1, 0], [1, 1]]})]))
+    def swap(text: ParallelText) -> ParallelText:
+        return EvaluationSet(text, Direction("en", "de")).reversed().text
+
+    swapped = swap(ParallelText(["a b"], ["x y"], [json.dumps({"alignment": [[0, 1], [1, 0], [1, 1]]})]))
     assert swapped.meta
     assert json.loads(swapped.meta[0])["alignment"] == [[0, 1], [1, 0], [1, 1]]
     assert sentence_pairs(swapped) == [("x y", "a b")]
-    swapped = _swap_sides(ParallelText(["a b"], ["x"], [json.dumps({"alignment": [[1, 0]], "tag": "é"})]))
+    swapped = swap(ParallelText(["a b"], ["x"], [json.dumps({"alignment": [[1, 0]], "tag": "é"})]))
     assert swapped.meta
     assert json.loads(swapped.meta[0]) == {"alignment": [[0, 1]], "tag": "é"}
 

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import random
-from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -58,12 +58,10 @@ class BPEDropout:
                 left, right = ids.get(piece[:cut]), ids.get(piece[cut:])
                 if left is not None and right is not None:
                     self._ranks[left, right] = -scores[id_]
-        self._starts_word = [False] * size
-        for piece, id_ in ids.items():
-            self._starts_word[id_] = piece.startswith(WORD_START)
+        self._starts_word = np.array([processor.id_to_piece(id_).startswith(WORD_START) for id_ in range(size)])
         self._seed = ""
-        self._segmentations: dict[tuple[int, ...], list[list[int] | None]] = {}
-        """The segmentations of each word computed so far for this seed."""
+        self._segmentation = cache(self._segment)
+        """The segmentations computed so far for this seed."""
 
     def __call__(self, sentences: pa.ListArray, numbers: IntArray, *, seed: str) -> pa.ListArray:
         """Return random segmentations of sentences.
@@ -75,32 +73,26 @@ class BPEDropout:
         """
         if seed != self._seed:
             self._seed = seed
-            self._segmentations.clear()
+            self._segmentation.cache_clear()
         # No merge crosses a space, so words are segmented independently.
         flat, offsets = flatten(sentences)
-        starts_word = np.array(self._starts_word)[flat]
+        starts_word = self._starts_word[flat]
         starts_word[offsets[:-1][np.diff(offsets) > 0]] = True
         starts = np.append(np.flatnonzero(starts_word), len(flat))
         first_words = np.searchsorted(starts[:-1], offsets)
         choices = _choices(seed, numbers, np.diff(first_words)).tolist()
         ids: list[int] = flat.tolist()
         words = [
-            self._draw(tuple(ids[start:stop]), choice)
+            self._segmentation(tuple(ids[start:stop]), choice)
             for (start, stop), choice in zip(pairwise(starts.tolist()), choices, strict=True)
         ]
         ends = np.cumsum([0, *map(len, words)])
         values = np.fromiter((id_ for word in words for id_ in word), np.int32, count=int(ends[-1]))
         return unflatten(values, np.diff(ends[first_words]))
 
-    def _draw(self, word: tuple[int, ...], choice: int) -> list[int]:
+    def _segment(self, word: tuple[int, ...], choice: int) -> list[int]:
         """Return segmentation number ``choice`` of a word."""
-        drawn = self._segmentations.setdefault(word, [None] * SEGMENTATIONS)
-        segmentation = drawn[choice]
-        if segmentation is None:
-            segmentation = drawn[choice] = self._segment(word, random.Random(f"{self._seed} {word} {choice}"))
-        return segmentation
-
-    def _segment(self, word: Sequence[int], rng: random.Random) -> list[int]:
+        rng = random.Random(f"{self._seed} {word} {choice}")
         # Byte-fallback pieces and the unknown piece stay as they are.
         pieces = [character for id_ in word for character in self._characters.get(id_, (id_,))]
         ranks = [self._ranks.get(pair, math.inf) for pair in pairwise(pieces)]

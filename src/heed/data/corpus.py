@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from heed.data.digests import text_digest
 from heed.data.directions import Direction
-from heed.data.text import ParallelText, Source
+from heed.data.text import ParallelText
 from heed.data.training_texts import TrainingTexts
 
 
@@ -18,14 +17,18 @@ class EvaluationSet(NamedTuple):
     text: ParallelText
     direction: Direction
 
-    @classmethod
-    def read(cls, sources: Iterable[Source], direction: Direction) -> "EvaluationSet":
-        """Read a set into memory, see `ParallelText.read`."""
-        return cls(ParallelText.read(sources), direction)
-
     def reversed(self) -> "EvaluationSet":
-        """Return the set with source and target swapped."""
-        return EvaluationSet(_swap_sides(self.text), self.direction.reversed())
+        """Return the set with source and target swapped.
+
+        Gold alignments are swapped too. Antecedents and roles are dropped, because they are positions in the old
+        source.
+        """
+        metas = [json.loads(meta) for meta in self.text.meta or ()]
+        for meta in metas:
+            meta["alignment"] = sorted([tgt, src] for src, tgt in meta["alignment"])
+            meta.update({key: empty for key, empty in (("antecedent", None), ("roles", {})) if key in meta})
+        swapped = self.text.meta and [json.dumps(meta, ensure_ascii=False) for meta in metas]
+        return EvaluationSet(ParallelText(self.text.tgt, self.text.src, swapped), self.direction.reversed())
 
     def first(self, pairs: int | None) -> "EvaluationSet":
         """Return the set of the first ``pairs`` pairs; None: all."""
@@ -91,17 +94,3 @@ class Corpus:
     def all_tags(self) -> tuple[str, ...]:
         """The language tags, followed by the tags of training texts."""
         return self.tags + self.train.tags
-
-
-def _swap_sides(text: ParallelText) -> ParallelText:
-    """Return the text with source and target swapped.
-
-    Gold alignments are swapped too. Antecedents and roles are dropped, because they are positions in the old source.
-    """
-    if text.meta is None:
-        return ParallelText(text.tgt, text.src)
-    metas = [json.loads(meta) for meta in text.meta]
-    for meta in metas:
-        meta["alignment"] = sorted([tgt, src] for src, tgt in meta["alignment"])
-        meta.update({key: empty for key, empty in (("antecedent", None), ("roles", {})) if key in meta})
-    return ParallelText(text.tgt, text.src, [json.dumps(meta, ensure_ascii=False) for meta in metas])

@@ -81,16 +81,13 @@ class StepStream(IterableDataset[StepShard]):
 
     def _sampled_pools(self, epoch: int, start: int) -> Iterator[tuple[Pool, Pairs]]:
         """Yield the pools and their sampled pairs, starting with the pool that contains step ``start``."""
-        pools = self._pools(epoch, start)
+        pools, train, seed = self._pools(epoch, start), self.data.train, self.planner.seed
         if self.data.sampler is None:
             return pools
-
-        def seed(pool: Pool) -> str:
-            # A mixture has one endless epoch that repeats its texts.
-            return f"{(self.planner.seed, pool.epoch + pool.first // len(self.data.train))}"
-
+        # A mixture has one endless epoch that repeats its texts.
         return self.data.sampler.draw(
-            (pool, seed(pool), pairs, self.data.train.text_of(pairs.rows)) for pool, pairs in pools
+            (pool, str((seed, pool.epoch + pool.first // len(train))), pairs, train.text_of(pairs.rows))
+            for pool, pairs in pools
         )
 
     def _pools(self, first_epoch: int, start: int) -> Iterator[tuple[Pool, Pairs]]:

@@ -36,8 +36,7 @@ class Schedule:
         times = np.concatenate([(np.arange(count) + 0.5) / max(1, count) for count in counts])
         texts = np.repeat(np.arange(len(counts)), counts)
         self._texts = texts[np.lexsort((texts, times))]
-        in_frame = np.cumsum(self._texts[:, None] == np.arange(len(counts)), axis=0)
-        self._in_frame = np.concatenate([np.zeros((1, len(counts)), np.int64), in_frame])
+        self._in_frame = np.pad(np.cumsum(self._texts[:, None] == np.arange(len(counts)), axis=0), ((1, 0), (0, 0)))
 
     def drawn(self, position: int) -> IntArray:
         """Return the number of sentences of each text before a position."""
@@ -86,14 +85,16 @@ class MixtureOrder(Order):
     ) -> None:
         if all(text.from_step for text in texts):
             raise HeedError("data.train: no text starts at step 0: set from_step of one of them to 0, or leave it out.")
-        self.pairs, self.seed = pairs, seed
+        self.pairs = pairs
         self._epoch_steps = pairs.tgt_tokens / step_tokens
-        self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(self._new_epoch_order)
+        self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(
+            lambda text, epoch: EpochOrder(pairs, seed=(seed, epoch, text), text=text)
+        )
         self._schedules: list[Schedule] = []
         """One for each step at which a text starts."""
         self._starts = sorted({text.from_step for text in texts} - {0})
         for step in (0, *self._starts):
-            first = self.position_of(math.ceil(step * step_tokens)) if step else 0
+            first = self.position_of(math.ceil(step * step_tokens))
             started = [weight * (text.from_step <= step) for text, weight in zip(texts, weights, strict=True)]
             counts = frame_counts(started, [text.name for text in texts])
             self._schedules.append(Schedule(counts, first=first, before=self.drawn(first) if step else 0))
@@ -116,10 +117,7 @@ class MixtureOrder(Order):
         return sum(self._tokens(number, count) for number, count in enumerate(self.drawn(position).tolist()))
 
     def position_of(self, tokens: int) -> int:
-        high = 1
-        while self.tokens_before(high) < tokens:
-            high *= 2
-        return bisect_left(range(high), tokens, lo=high // 2, key=self.tokens_before)
+        return bisect_left(range(tokens), tokens, key=self.tokens_before)  # every pair has a target token
 
     def rows(self, first: int, stop: int) -> IntArray:
         """Return the rows of the pairs at these positions. A row also encodes the epoch of the pair's text."""
@@ -135,9 +133,6 @@ class MixtureOrder(Order):
         for number, (begin, end) in enumerate(counts):
             rows[texts == number] = self._rows(number, begin, end)
         return rows
-
-    def _new_epoch_order(self, text: int, epoch: int) -> EpochOrder:
-        return EpochOrder(self.pairs, seed=(self.seed, epoch, text), text=text)
 
     def _tokens(self, text: int, count: int) -> int:
         """Return the target tokens of the first ``count`` sentences of a text."""

@@ -1,5 +1,6 @@
 """The order in which training pairs are drawn. Every position is computed on demand, so a run can start anywhere."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -107,8 +108,8 @@ class Order(ABC):
     """A sequence of training pairs, and the number of target tokens before each position."""
 
     pairs: TrainingPairs
-    length: int | None = None
-    """Number of positions; None: endless."""
+    length: float = math.inf
+    """Number of positions."""
 
     def boundaries(self, first: int, last: int) -> Sequence[int]:
         """Return the steps between ``first`` and ``last`` at which a pool must end."""

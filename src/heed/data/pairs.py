@@ -113,12 +113,11 @@ class StoredPairs:
     def load(cls, folder: Path) -> "StoredPairs":
         """Memory-map the pairs that `heed.data.preparation` wrote to the cache."""
         digests = read_digests(folder)
-        digest = hashlib.blake2b(digest_size=16)
-        for file in _shard_files(folder):
-            digest.update(bytes.fromhex(digests[file.name]))
+        content = b"".join(bytes.fromhex(digests[file.name]) for file in _shard_files(folder))
+        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
         sizes = json.loads((folder / SIZES).read_text(encoding="utf-8"))
         tokens = np.load(folder / TOKENS)
-        return cls(list(_map_batches(folder)), sizes["chunk"], tokens, sizes["longest"], digest.hexdigest(), folder)
+        return cls(list(_map_batches(folder)), sizes["chunk"], tokens, sizes["longest"], digest, folder)
 
     def __len__(self) -> int:
         return sum(map(len, self.batches))

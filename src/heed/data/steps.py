@@ -88,29 +88,25 @@ class Planner:
         Args:
             growth: target tokens of the pairs with BPE-dropout divided by those without it.
         """
-        step_tokens = self.batch_tokens / growth
-
-        length = math.inf if order.length is None else order.length
-        last = length if order.length is None else -(-order.length // self.pool)
+        step_tokens, length = self.batch_tokens / growth, order.length
 
         def steps_before(number: int) -> int:
             """Return the steps that end before pool ``number``, or all steps if there is no such pool."""
-            if number >= last:
+            if number * self.pool >= length:
                 return max(1, round(order.tokens_before(int(length)) / step_tokens))
             # Leave the tokens of one step to the next pool. Otherwise the last pool could have less than one step.
             return max(0, int(order.tokens_before(number * self.pool) / step_tokens) - 1)
 
-        def position_of(step: int, pool: int) -> int:
-            return int(length) if pool >= last else order.position_of(math.ceil(step * step_tokens))
+        def position_of(step: int, number: int) -> int:
+            return int(length) if number * self.pool >= length else order.position_of(math.ceil(step * step_tokens))
 
-        # Find the last pool with at most ``start`` steps before it. Pool 0 starts with step 0.
-        high = 1
-        while high < last and steps_before(high) <= start:
-            high *= 2
-        number = bisect_right(range(1, int(min(high, last))), start, key=steps_before)
+        # Find the last pool with at most ``start`` steps before it. Pool 0 starts with step 0. As every pair has a
+        # target token, the steps up to ``start`` + 2 have at most this many pairs.
+        pairs = min(length, (start + 3) * step_tokens)
+        number = bisect_right(range(1, math.ceil(pairs / self.pool)), start, key=steps_before)
         begin = steps_before(number)
         first = position_of(begin, number)
-        while number < last:
+        while first < length:
             number += 1
             end = steps_before(number)
             for cut in (*order.boundaries(begin, end), end):

@@ -52,7 +52,8 @@ def explain_out_of_memory(batch: Batch, device_tokens: int) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not _is_out_of_memory(error):
+        signs = ("DefaultCPUAllocator: can't allocate memory", "std::bad_alloc")  # of a plain RuntimeError
+        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and not any(s in str(error) for s in signs):
             raise
         (rows, src), tgt = batch.src.shape, batch.tgt_in.shape[1]
         advice = (
@@ -65,12 +66,6 @@ def explain_out_of_memory(batch: Batch, device_tokens: int) -> Iterator[None]:
             f"Out of memory on {batch.src.device} with batching.device_tokens={device_tokens}, at a batch of {rows:,} "
             f"{'pairs' if rows > 1 else 'pair'}, {src} source × {tgt} target tokens: {advice}"
         ) from error
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    # The CPU allocator raises a plain RuntimeError.
-    signs = ("DefaultCPUAllocator: can't allocate memory", "std::bad_alloc")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in str(error) for sign in signs)
 
 
 def activation_bytes(loss: Callable[[Batch], Tensor], longest: tuple[int, int]) -> float:

@@ -224,7 +224,6 @@ class TranslationModule(L.LightningModule):
         raw_optimizer = self.trainer.optimizers[0]
         optimizer.zero_grad()
         loss_sum, nll = self._backward(shard)
-        nll_sum = nll.sum()
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:
             scaler.unscale_(raw_optimizer)
@@ -236,9 +235,8 @@ class TranslationModule(L.LightningModule):
         step_if_finite(optimizer, raw_optimizer, finite, uses_grad_scaler=scaler is not None)
         self.data.advance(shard)
         tokens = torch.full_like(loss_sum, shard.tgt_tokens / self.trainer.world_size)
-        sums = {"loss_sum": loss_sum, "nll_sum": nll_sum, "tokens": tokens}
-        finite_sums = {name: value.where(finite, 0.0) for name, value in sums.items()}
-        return {**finite_sums, "nll_of_corpora": nll.where(finite, 0.0), "grad_norm": norm.detach()}
+        sums = {"loss_sum": loss_sum, "nll_sum": nll.sum(), "nll_of_corpora": nll, "tokens": tokens}
+        return {name: value.where(finite, 0.0) for name, value in sums.items()} | {"grad_norm": norm.detach()}
 
     def _backward(self, shard: StepShard) -> tuple[Tensor, Tensor]:
         """Accumulate the gradients of all micro-batches.
@@ -248,6 +246,7 @@ class TranslationModule(L.LightningModule):
         """
         loss_sum = torch.zeros((), device=self.device)
         nll_sum = torch.zeros(len(self.data.corpus.train.texts), device=self.device)
+        no_sync = getattr(self.trainer.strategy, "block_backward_sync", nullcontext)
         for position, (number, batch) in enumerate(shard.micro_batches, start=1):
             torch.manual_seed(_micro_batch_seed(self.seed, shard.epoch, shard.step, number))
             is_last = position == len(shard.micro_batches)
@@ -258,7 +257,7 @@ class TranslationModule(L.LightningModule):
                 # then decides whether the step is skipped.
                 scale = torch.where(loss.detach().isfinite(), self.trainer.world_size / shard.tgt_tokens, torch.nan)
                 scaled_loss = loss * scale
-                with nullcontext() if is_last else self._no_sync():
+                with nullcontext() if is_last else no_sync():
                     self.manual_backward(scaled_loss)
             loss_sum += loss.detach()
             nll_sum += nll
@@ -307,10 +306,6 @@ class TranslationModule(L.LightningModule):
             mask = batch.src_mask if batch.has_src_padding else None
             memory = self.model.encode(batch.src, mask, src_lengths=batch.src_lengths)
             return self.model.mix_inputs(batch.tgt_in, memory, is_gold)
-
-    def _no_sync(self) -> Any:
-        strategy = self.trainer.strategy
-        return strategy.block_backward_sync() if hasattr(strategy, "block_backward_sync") else nullcontext()
 
     # ---- validation: greedy search, because it only has to rank checkpoints
 
@@ -375,9 +370,8 @@ class TranslationModule(L.LightningModule):
     def _gather(self, split: str, search: Search) -> SplitResult:
         """Collect the outputs of all processes, translated by ``search``, and score them."""
         own = self._outputs.pop(split, SplitOutputs())
-        outputs = [own]
+        outputs = [own] * self.trainer.world_size
         if self.trainer.world_size > 1:
-            outputs = [own] * self.trainer.world_size
             torch.distributed.all_gather_object(outputs, own)
         rows = sorted(row for part in outputs for row in part.translations)
         translations = self.tokenizer.decode_tgt([tokens for _, tokens in rows])

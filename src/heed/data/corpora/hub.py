@@ -9,7 +9,7 @@ from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.directions import Direction
 from heed.data.formats.hub import DatasetSource
 from heed.data.formats.text_files import TextFiles
-from heed.data.text import Source, Text
+from heed.data.text import ParallelText, Source, Text
 from heed.errors import HeedError
 from heed.options import validated
 from heed.progress import announced, reports_on_terminal
@@ -50,8 +50,11 @@ class HubCorpus(CorpusOptions):
         """
         direction = Direction(self.src_lang, self.tgt_lang)
         train = Text([self._sources("train")["train"]], direction)
-        valid = EvaluationSet.read([self._sources("valid")["valid"]], direction)
-        tests = {name: EvaluationSet.read([source], direction) for name, source in self._sources("test").items()}
+        valid = EvaluationSet(ParallelText.read([self._sources("valid")["valid"]]), direction)
+        tests = {
+            name: EvaluationSet(ParallelText.read([source]), direction)
+            for name, source in self._sources("test").items()
+        }
         return self.build(self.name, [train], [valid], tests)
 
     def _sources(self, split: str) -> dict[str, Source]:

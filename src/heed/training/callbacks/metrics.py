@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from heed.data.datamodule import StepShard
-from heed.progress import print_line
+from heed.progress import print_line, progress_bar
 from heed.runs.checkpoints import METRICS
 from heed.runs.records import SPEED, CSVRecords
-from heed.training.callbacks.progress import TrainingProgress, validation_line
+from heed.training.callbacks.progress import planned_steps, training_note, validation_line
 
 
 class MetricsLogger(Callback):
@@ -34,9 +35,9 @@ class MetricsLogger(Callback):
         """Over all processes and all resumes of the run."""
         self.epoch = 0
         self._metrics, self._speed = CSVRecords(Path(METRICS), ()), CSVRecords(Path(SPEED), ())
-        self._progress = TrainingProgress()
+        self._bars = ExitStack()
+        self._bar: Any = None
         self._sums = torch.zeros(len(self.SUMS))
-        self._restored_sums: Tensor | None = None
         self._grad_norm = torch.zeros(())
         self._reported = self.totals.copy()
         """The totals at the last report."""
@@ -77,20 +78,19 @@ class MetricsLogger(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.epoch = state_dict["epoch"]
         self.totals = {key: state_dict[key] for key in self.totals}
-        self._restored_sums = state_dict["sums"]
+        self._sums = state_dict["sums"]
 
     # ---- hooks
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._fit_clock = time.perf_counter()
         self._wait_clock, self._step_clock = 0.0, None
-        self._progress.start(trainer)
+        steps = {"total": planned_steps(trainer, trainer.datamodule), "initial": trainer.global_step, "unit": "steps"}
+        self._bar = self._bars.enter_context(progress_bar("Training", enabled=trainer.is_global_zero, **steps))
+        restored = self._sums  # of all processes
         self._reset_sums(pl_module.device)
-        if self._restored_sums is not None:
-            if trainer.is_global_zero:
-                self._sums += self._restored_sums.to(self._sums)
-            self._restored_sums = None
         if trainer.is_global_zero:
+            self._sums += restored.to(self._sums)
             folder = Path(trainer.default_root_dir)
             self._metrics = CSVRecords(folder / METRICS, metrics_fields(pl_module.metrics))
             self._speed = CSVRecords(folder / SPEED, ("step", "tokens", "seconds", "tokens_per_second", "data_wait"))
@@ -107,7 +107,7 @@ class MetricsLogger(Callback):
             self.totals[name] += getattr(batch, name)
         self._sums += torch.stack([outputs[name] for name in self.SUMS])
         self._grad_norm = outputs["grad_norm"]
-        self._progress.update()
+        self._bar.update()
         if trainer.global_step % trainer.log_every_n_steps == 0:
             self._report_training(trainer, pl_module)
         else:
@@ -140,11 +140,11 @@ class MetricsLogger(Callback):
         )
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._progress.close()
+        self._bars.close()
         self._update_fit_seconds()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        self._progress.close()
+        self._bars.close()
 
     # ---- reports
 
@@ -177,9 +177,11 @@ class MetricsLogger(Callback):
         self._speed.append(
             {"step": trainer.global_step, "tokens": tokens, "seconds": self.totals["fit_seconds"], **speed}
         )
-        self._progress.describe(
-            trainer, finite, epoch=self.epoch, speed=speed["tokens_per_second"], skipped_steps=skipped
-        )
+        note = training_note(trainer, finite, epoch=self.epoch, speed=speed["tokens_per_second"], skipped_steps=skipped)
+        self._bar.set_postfix_str(note, refresh=False)
+        if getattr(self._bar, "delay", 0):  # show the first metrics at once
+            self._bar.delay = 0
+            self._bar.refresh()
 
     def _reset_sums(self, device: torch.device) -> None:
         dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64

@@ -14,51 +14,6 @@ from heed.data.datamodule import TranslationData
 from heed.progress import progress_bar
 
 
-class TrainingProgress:
-    """Reports the progress of training, with its latest metrics."""
-
-    def __init__(self) -> None:
-        self._bars = ExitStack()
-        self._bar: Any = None
-        self._is_first = True
-
-    def start(self, trainer: L.Trainer) -> None:
-        """Start to count optimizer steps."""
-        total, is_first_process = planned_steps(trainer, trainer.datamodule), trainer.is_global_zero
-        bar = progress_bar("Training", total=total, unit="steps", initial=trainer.global_step, enabled=is_first_process)
-        self._bar, self._is_first = self._bars.enter_context(bar), True
-
-    def update(self) -> None:
-        """Count an optimizer step."""
-        self._bar.update()
-
-    def describe(
-        self, trainer: L.Trainer, metrics: Mapping[str, float], *, epoch: int, speed: float, skipped_steps: int
-    ) -> None:
-        """Show metrics in the next reports; the first ones at once.
-
-        Args:
-            metrics: "lr" and, if it is finite, "loss".
-            speed: tokens per second.
-            skipped_steps: all skipped steps of the run.
-        """
-        loss = f"{metrics['loss']:.3f}" if "loss" in metrics else "not finite"
-        note = f"loss {loss}, {speed:,.0f} tokens/s, epoch {epoch}, lr {metrics['lr']:.2e}"
-        if skipped_steps:
-            note += f", {skipped_steps:,} steps skipped"
-        for timer in trainer.callbacks:
-            if isinstance(timer, Timer):  # trainer.max_time
-                note += f", {tqdm.format_interval(timer.time_remaining())} until trainer.max_time"
-        self._bar.set_postfix_str(note, refresh=False)
-        if self._is_first:
-            self._bar.delay, self._is_first = 0, False
-            self._bar.refresh()
-
-    def close(self) -> None:
-        """End the reports."""
-        self._bars.close()
-
-
 class DecodingProgress(Callback):
     """Reports the progress of decoding validation and test sets."""
 
@@ -88,6 +43,26 @@ class DecodingProgress(Callback):
     on_test_batch_start = on_validation_batch_start
     on_test_batch_end = on_validation_batch_end
     on_validation_epoch_end = on_test_epoch_end = on_exception = _end
+
+
+def training_note(
+    trainer: L.Trainer, metrics: Mapping[str, float], *, epoch: int, speed: float, skipped_steps: int
+) -> str:
+    """Return the metrics that are shown with the number of steps.
+
+    Args:
+        metrics: "lr" and, if it is finite, "loss".
+        speed: tokens per second.
+        skipped_steps: all skipped steps of the run.
+    """
+    loss = f"{metrics['loss']:.3f}" if "loss" in metrics else "not finite"
+    note = f"loss {loss}, {speed:,.0f} tokens/s, epoch {epoch}, lr {metrics['lr']:.2e}"
+    if skipped_steps:
+        note += f", {skipped_steps:,} steps skipped"
+    for timer in trainer.callbacks:
+        if isinstance(timer, Timer):  # trainer.max_time
+            note += f", {tqdm.format_interval(timer.time_remaining())} until trainer.max_time"
+    return note
 
 
 def validation_line(step: int, scores: Mapping[str, float], *, epoch: int, train_seconds: float) -> str:
