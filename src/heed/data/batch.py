@@ -92,12 +92,11 @@ def collate(
         multiple: pad both sides to a multiple of this length.
     """
     src_ids, src_lengths = _pad(index, src, multiple)
-    tgt_ids, tgt_lengths = _pad(index, tgt, multiple)
+    tgt_out, tgt_lengths = _pad(index, tgt, multiple)
     rows = np.arange(len(index))
     src_ids[rows, src_lengths] = EOS
-    tgt_in = np.roll(tgt_ids, 1, axis=1)
+    tgt_in = np.roll(tgt_out, 1, axis=1)
     tgt_in[:, 0] = BOS
-    tgt_out = tgt_ids
     tgt_out[rows, tgt_lengths] = EOS
     src_mask = np.arange(src_ids.shape[1]) <= src_lengths[:, None]
     is_token = np.arange(tgt_out.shape[1]) <= tgt_lengths[:, None]

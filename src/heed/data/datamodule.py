@@ -15,7 +15,7 @@ from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
 from heed.data.mixture import MixtureOrder
 from heed.data.order import EpochOrder, Order, TrainingPairs, View
-from heed.data.pairs import IntArray, Pairs, StoredPairs, id_lists
+from heed.data.pairs import IntArray, Pairs, id_lists
 from heed.data.read_ahead import ReadAhead
 from heed.data.steps import Planner, Pool, shard
 from heed.data.tokenizer import Tokenizer
@@ -74,52 +74,38 @@ class StepStream(IterableDataset[StepShard]):
         self.rank, self.world_size, self.pin_memory = rank, world_size, pin_memory
 
     def __iter__(self) -> Iterator[StepShard]:
-        start = self.data.cursor
-        for pool, pairs in self._sampled_pools(*start):
-            shards = self._shards(pool, self.data.train.tagged(pairs), start)
+        train, seed, start = self.data.train, self.planner.seed, self.data.cursor
+        pools = self._pools(*start)
+        if self.data.sampler is not None:
+            # A mixture has one endless epoch that repeats its texts.
+            pools = self.data.sampler.draw(
+                (pool, str((seed, pool.epoch + pool.first // len(train))), pairs, train.text_of(pairs.rows))
+                for pool, pairs in pools
+            )
+        for pool, pairs in pools:
+            shards = self._shards(pool, train.tagged(pairs), start)
             yield from map(StepShard.pin_memory, shards) if self.pin_memory else shards
 
-    def _sampled_pools(self, epoch: int, start: int) -> Iterator[tuple[Pool, Pairs]]:
-        """Yield the pools and their sampled pairs, starting with the pool that contains step ``start``."""
-        pools, train, seed = self._pools(epoch, start), self.data.train, self.planner.seed
-        if self.data.sampler is None:
-            return pools
-        # A mixture has one endless epoch that repeats its texts.
-        return self.data.sampler.draw(
-            (pool, str((seed, pool.epoch + pool.first // len(train))), pairs, train.text_of(pairs.rows))
-            for pool, pairs in pools
-        )
-
-    def _pools(self, first_epoch: int, start: int) -> Iterator[tuple[Pool, Pairs]]:
-        for epoch, order, end in self._orders(first_epoch, start):
-            for pool in self.planner.pools(order, start=start, growth=self.data.growth):
-                pool = pool._replace(epoch=epoch, is_last=pool.stop >= end)
-                yield pool, order.read(pool.first, pool.stop)
-                if pool.is_last:
-                    return
-            start = 0
-
-    def _orders(self, epoch: int, start: int) -> Iterator[tuple[int, Order, float]]:
-        """Yield each epoch, its order, and the position where training ends (infinity if it does not end there).
-
-        A mixture has one endless epoch; ``max_epochs`` counts its tokens.
-        """
-        data, seed = self.data, self.planner.seed
+    def _pools(self, epoch: int, start: int) -> Iterator[tuple[Pool, Pairs]]:
+        """Yield the pools and their pairs, from the pool that contains step ``start`` to the end of the training."""
+        data, text, seed = self.data, self.data.corpus.train, self.planner.seed
         limit = data.trainer.max_epochs if data.trainer else None
         epochs = math.inf if limit in (None, -1) else limit
-        if not data.corpus.train.is_mixture:
-            while epoch < epochs:
-                end = len(data.train) if epoch + 1 == epochs else math.inf
-                yield epoch, EpochOrder(data.train, seed=(seed, epoch)), end
-                epoch += 1
-        else:
-            step_tokens = self.planner.batch_tokens / data.growth
-            texts = [part.text for part in data.corpus.train.texts]
-            order = MixtureOrder(data.train, texts, data.corpus.train.weights, seed=seed, step_tokens=step_tokens)
-            if math.isinf(epochs):
-                yield 0, order, math.inf
-            elif start < (steps := order.steps(epochs)):
-                yield 0, order, order.position_of(math.ceil(steps * step_tokens))
+        while epoch < epochs:
+            order: Order
+            if text.is_mixture:  # one endless epoch; ``max_epochs`` counts its tokens
+                step_tokens, texts = self.planner.batch_tokens / data.growth, [part.text for part in text.texts]
+                order = mixture = MixtureOrder(data.train, texts, text.weights, seed=seed, step_tokens=step_tokens)
+                is_limited = not math.isinf(epochs)
+                end = mixture.position_of(math.ceil(mixture.steps(epochs) * step_tokens)) if is_limited else math.inf
+            else:
+                order = EpochOrder(data.train, seed=(seed, epoch))
+                end = order.length if epoch + 1 == epochs else math.inf
+            for pool in self.planner.pools(order, start=start, growth=data.growth):
+                if pool.first >= end:
+                    return
+                yield pool._replace(epoch=epoch, is_last=pool.stop >= end), order.read(pool.first, pool.stop)
+            epoch, start = epoch + 1, 0
 
     def _shards(self, pool: Pool, pairs: Pairs, start: tuple[int, int]) -> Iterator[StepShard]:
         """Yield this process's shards of the steps of a pool, starting at the cursor ``start``."""
@@ -217,12 +203,11 @@ class TranslationData(L.LightningDataModule):
         """Token ids of ``texts``, with tags."""
         for name in sets:
             self._check_lengths(name)
-        stores = [part.encode(tokenizer) for part in corpus.train.texts]
-        self.train = TrainingPairs(_views(corpus, tokenizer, stores))
+        self.train = TrainingPairs([*_views(corpus, tokenizer)])
         if any(view.swapped for view in self.train.views) and not tokenizer.joint:
             raise HeedError("data.both_directions needs one vocabulary for both languages: set tokenizer.joint=true.")
         tags = max(len(view.tags) for view in self.train.views)
-        src, tgt, pair = np.max([store.longest for store in stores], axis=0).tolist()
+        src, tgt, pair = np.max([view.store.longest for view in self.train.views], axis=0).tolist()
         if any(view.swapped for view in self.train.views):
             src = tgt = max(src, tgt)
         self.longest = (src + tags + 1, tgt + 1)
@@ -237,10 +222,6 @@ class TranslationData(L.LightningDataModule):
         """The training steps. It also measures how long training waits for them."""
         self.cursor = (0, 0)
         """(epoch, step) of the next training step."""
-
-    def advance(self, trained: StepShard) -> None:
-        """Move the cursor past a step that has updated the weights."""
-        self.cursor = (trained.epoch, trained.step + 1)
 
     def training_sources(self, at_most: int) -> Iterator[str]:
         """Yield the decoded sources of at most ``at_most`` training pairs."""
@@ -337,14 +318,13 @@ class TranslationData(L.LightningDataModule):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
-def _views(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[StoredPairs]) -> list[View]:
-    """Return a view of each training text in each of its directions, with the ids of its tags."""
-    found = []
-    for number, (part, store) in enumerate(zip(corpus.train.texts, stores, strict=True)):
+def _views(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[View]:
+    """Yield a view of each training text in each of its directions, with the ids of its tags."""
+    for number, part in enumerate(corpus.train.texts):
+        store = part.encode(tokenizer)
         own = () if part.text.tag is None else (tokenizer.text_tags[part.text.tag],)
         for swapped, direction in zip((False, True), part.directions, strict=False):
-            found.append(View(store, swapped, tokenizer.towards(direction.tgt_lang).tag_ids + own, number))
-    return found
+            yield View(store, swapped, tokenizer.towards(direction.tgt_lang).tag_ids + own, number)
 
 
 def _check_tags(corpus: Corpus, tokenizer: Tokenizer) -> None:

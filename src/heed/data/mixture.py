@@ -121,14 +121,10 @@ class MixtureOrder(Order):
 
     def rows(self, first: int, stop: int) -> IntArray:
         """Return the rows of the pairs at these positions. A row also encodes the epoch of the pair's text."""
-        ends = [*(schedule.first for schedule in self._schedules[1:]), stop]
-        texts = np.concatenate(
-            [
-                part.texts(max(first, part.first), min(stop, end))
-                for part, end in zip(self._schedules, ends, strict=True)
-            ]
-        )
-        rows = np.empty(stop - first, np.int64)
+        texts, rows = np.empty((2, stop - first), np.int64)
+        for part in self._schedules:  # each ends where the next one starts
+            start = max(first, part.first)
+            texts[start - first :] = part.texts(start, stop)
         counts = zip(self.drawn(first).tolist(), self.drawn(stop).tolist(), strict=True)
         for number, (begin, end) in enumerate(counts):
             rows[texts == number] = self._rows(number, begin, end)
@@ -138,7 +134,8 @@ class MixtureOrder(Order):
         """Return the target tokens of the first ``count`` sentences of a text."""
         order = self._epoch_order(text, 0)
         epoch, rest = divmod(count, order.length)
-        return epoch * order.tgt_tokens + (self._epoch_order(text, epoch).tokens_before(rest) if rest else 0)
+        before = epoch * order.tokens_before(order.length)
+        return before + (self._epoch_order(text, epoch).tokens_before(rest) if rest else 0)
 
     def _rows(self, text: int, first: int, stop: int) -> IntArray:
         """Return the rows of the sentences ``first`` to ``stop`` of a text, counted over all its epochs."""

@@ -62,10 +62,6 @@ class TrainingPairs:
     def __len__(self) -> int:
         return int(self._first_row[-1])
 
-    def chunks_of(self, text: int) -> IntArray:
-        """Return the indices of the chunks of a text."""
-        return np.flatnonzero(self.text_of(self.chunk_starts[:-1]) == text)
-
     def text_of(self, rows: IntArray) -> IntArray:
         """Return the index of the text of each row."""
         return np.array([view.text for view in self.views])[self._view_of(rows)]
@@ -145,18 +141,14 @@ class EpochOrder(Order):
 
     def __init__(self, pairs: TrainingPairs, *, seed: Sequence[int], text: int | None = None) -> None:
         self.pairs = pairs
-        chunks = np.arange(len(pairs.chunk_tgt_tokens)) if text is None else pairs.chunks_of(text)
+        texts = pairs.text_of(pairs.chunk_starts[:-1])
+        chunks = np.arange(len(texts)) if text is None else np.flatnonzero(texts == text)
         chunks = np.random.default_rng(tuple(seed)).permutation(chunks)
         self._first_rows = pairs.chunk_starts[chunks]
         self._starts = np.append(0, np.cumsum(np.diff(pairs.chunk_starts)[chunks]))
         self._tokens = np.append(0, np.cumsum(pairs.chunk_tgt_tokens[chunks]))
         self.length: int = int(self._starts[-1])
         self._chunk_ends = lru_cache(64)(self._read_chunk_ends)
-
-    @property
-    def tgt_tokens(self) -> int:
-        """Target tokens of all pairs, including EOS."""
-        return int(self._tokens[-1])
 
     def tokens_before(self, position: int) -> int:
         index = int(np.searchsorted(self._starts, position, side="right")) - 1

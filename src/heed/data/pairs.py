@@ -27,7 +27,7 @@ MAX_CHUNK = 256
 """Largest number of pairs of a chunk: about 15 kB of ids per side. A disk reads them as fast as a single page."""
 
 BATCH = 4096
-"""Largest number of pairs of an Arrow record batch in a file."""
+"""Largest number of pairs of an Arrow record batch in a file, which has whole chunks."""
 
 
 def id_lists(sequences: Sequence[Sequence[int]]) -> pa.ListArray:
@@ -161,8 +161,3 @@ def count_chunk_tokens(batch: pa.RecordBatch, chunk: int) -> IntArray:
 def chunk_size(pairs: int) -> int:
     """Return the number of pairs of a chunk for a text of this size."""
     return min(max(1, pairs // CHUNKS), MAX_CHUNK)
-
-
-def batch_rows(chunk: int) -> int:
-    """Return the number of pairs of a record batch: a multiple of the chunk size."""
-    return chunk * (BATCH // chunk)

@@ -25,7 +25,4 @@ def compiled_decode_hidden(
     """
     if not isinstance(model, Transformer):
         raise HeedError("module.compile=true is for transformers: leave it out.")
-    compiled: Callable[..., DecoderHidden] = torch.compile(
-        model.decode_hidden, dynamic=True, fullgraph=True, backend=backend
-    )
-    return compiled
+    return torch.compile(model.decode_hidden, dynamic=True, fullgraph=True, backend=backend)

@@ -49,12 +49,12 @@ class GuidedAlignment:
         """The map that gives the trained model's alignments."""
         by_line = _read_links(file, texts.texts[0].report.total, reverse=reverse)
         self._links = [by_line[line] for line in texts.texts[0].clean.lines()]
-        self._src_words = Vocabulary(tokenizer.src_pieces(range(tokenizer.src_vocab)))
-        self._tgt_words = Vocabulary(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
+        self._src_marks = _mark_pieces(tokenizer.src_pieces(range(tokenizer.src_vocab)))
+        self._tgt_marks = _mark_pieces(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
 
     def targets(self, batch: Batch) -> Float[Tensor, "B T S"]:
         """Return the distribution over source positions for each target position, zeros where nothing is linked."""
-        src, tgt = self._src_words.of(batch.src), self._tgt_words.of(batch.tgt_out)
+        src, tgt = _words_of(batch.src, self._src_marks), _words_of(batch.tgt_out, self._tgt_marks)
         shares = np.zeros((*tgt.shape, src.shape[1]), np.float32)
         for row, pair in enumerate(batch.index.tolist()):
             for i, j in self._links[pair]:
@@ -90,18 +90,13 @@ def _read_links(file: Path, pairs: int, *, reverse: bool) -> list[npt.NDArray[np
     return links
 
 
-class Vocabulary:
-    """Finds the words of subwords.
+def _mark_pieces(pieces: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return whether each piece of a vocabulary starts a word, and whether it has text: "2 V"."""
+    empty = (PAD_PIECE, EOS_PIECE, WORD_START)
+    return np.array([[piece.startswith(WORD_START), piece not in empty] for piece in pieces]).T
 
-    Args:
-        pieces: of the vocabulary.
-    """
 
-    def __init__(self, pieces: Sequence[str]) -> None:
-        self._starts = np.array([piece.startswith(WORD_START) for piece in pieces])
-        self._has_text = np.array([piece not in (PAD_PIECE, EOS_PIECE, WORD_START) for piece in pieces])
-
-    def of(self, ids: Int[Tensor, "B N"]) -> npt.NDArray[np.int64]:
-        """Return the index of the word of each subword "B N"; -1 for subwords without text."""
-        numbers = ids.cpu().numpy()
-        return np.where(self._has_text[numbers], self._starts[numbers].cumsum(1) - 1, -1)
+def _words_of(ids: Int[Tensor, "B N"], marks: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return the index of the word of each subword "B N"; -1 for subwords without text."""
+    starts, has_text = marks[:, ids.cpu().numpy()]
+    return np.where(has_text, starts.cumsum(1) - 1, -1)

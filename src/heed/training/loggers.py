@@ -44,12 +44,13 @@ def wandb_logger(
         folder / "wandb" / "names.json", lambda: json.dumps(run_names(folder, config, read_overrides(folder)))
     )
     name, group = json.loads(names)
+    agent_id = os.environ.get("WANDB_RUN_ID") if _has_wandb_agent() else None
     return WandbLogger(
         name=name,
         group=group,
         project=project,
         save_dir=folder,
-        id=_saved(folder / "wandb" / "id", _new_id),
+        id=_saved(folder / "wandb" / "id", lambda: agent_id or secrets.token_hex(4)),
         resume="allow",
         offline=offline,
         mode="offline" if offline else "online",  # wandb.login has read WANDB_MODE: override it
@@ -166,10 +167,6 @@ def _saved(path: Path, new: Callable[[], str]) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(new(), encoding="utf-8")
     return path.read_text(encoding="utf-8").strip()
-
-
-def _new_id() -> str:
-    return (os.environ.get("WANDB_RUN_ID") if _has_wandb_agent() else None) or secrets.token_hex(4)
 
 
 def _group(folder: Path) -> str:

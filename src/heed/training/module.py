@@ -181,18 +181,14 @@ class TranslationModule(L.LightningModule):
             if isinstance(module, (nn.Linear, nn.RNNBase, nn.RNNCellBase))
             for parameter in module.parameters(recurse=False)
         }
-        groups: dict[str, list[nn.Parameter]] = {"matrix": [], "embedding": [], "vector": []}
+        groups: dict[str, Any] = {kind: {"kind": kind, "params": []} for kind in ("matrix", "embedding", "vector")}
         for parameter in self.parameters():
             kind = "vector" if parameter.dim() <= 1 else "matrix" if parameter in matrices else "embedding"
-            groups[kind].append(parameter)
-        # No weight decay for biases and the gains of norms, as usual.
-        settings = {"vector": {"weight_decay": 0.0}}
-        optimizer = self.make_optimizer(
-            [{"kind": kind, "params": params, **settings.get(kind, {})} for kind, params in groups.items()]
-        )
-        scales = {"embedding": self.options.embedding_lr_scale}
+            groups[kind]["params"].append(parameter)
+        groups["vector"]["weight_decay"] = 0.0  # of biases and the gains of norms, as usual
+        optimizer = self.make_optimizer(list(groups.values()))
         for group in optimizer.param_groups:
-            group["initial_lr"] = group["lr"] * scales.get(group["kind"], 1.0)
+            group["initial_lr"] = group["lr"] * (self.options.embedding_lr_scale if group["kind"] == "embedding" else 1)
         return optimizer
 
     # ---- training
@@ -233,7 +229,7 @@ class TranslationModule(L.LightningModule):
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"] * self.schedule(self.global_step)
         step_if_finite(optimizer, raw_optimizer, finite, uses_grad_scaler=scaler is not None)
-        self.data.advance(shard)
+        self.data.cursor = (shard.epoch, shard.step + 1)
         tokens = torch.full_like(loss_sum, shard.tgt_tokens / self.trainer.world_size)
         sums = {"loss_sum": loss_sum, "nll_sum": nll.sum(), "nll_of_corpora": nll, "tokens": tokens}
         return {name: value.where(finite, 0.0) for name, value in sums.items()} | {"grad_norm": norm.detach()}
@@ -248,7 +244,9 @@ class TranslationModule(L.LightningModule):
         nll_sum = torch.zeros(len(self.data.corpus.train.texts), device=self.device)
         no_sync = getattr(self.trainer.strategy, "block_backward_sync", nullcontext)
         for position, (number, batch) in enumerate(shard.micro_batches, start=1):
-            torch.manual_seed(_micro_batch_seed(self.seed, shard.epoch, shard.step, number))
+            # A seed of 63 bits that is unrelated to those of other micro-batches.
+            seeds = np.random.SeedSequence((self.seed, shard.epoch, shard.step, number)).generate_state(1, np.uint64)
+            torch.manual_seed(int(seeds[0] >> np.uint64(1)))
             is_last = position == len(shard.micro_batches)
             with explain_out_of_memory(batch, self.data.planner.device_tokens):
                 loss, nll = self.summed_loss(batch)
@@ -417,9 +415,3 @@ class TranslationModule(L.LightningModule):
         groups = checkpoint["optimizer_states"][0]["param_groups"]
         for saved, group in zip(groups, optimizer.param_groups, strict=True):
             saved.update({setting: value for setting, value in group.items() if setting != "params"})
-
-
-def _micro_batch_seed(seed: int, epoch: int, step: int, number: int) -> int:
-    """Return a seed of 63 bits that is unrelated to those of other micro-batches."""
-    state = np.random.SeedSequence((seed, epoch, step, number)).generate_state(1, np.uint64)
-    return int(state[0] >> np.uint64(1))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from heed.data.cleaning import DIGEST_LIMIT
-from heed.data.pairs import batch_rows, chunk_size, describe_pairs, shard_file
+from heed.data.pairs import BATCH, chunk_size, describe_pairs, shard_file
 from heed.data.preparation.clean_text import CleanText, write_arrow
 from heed.data.preparation.workers import Workers
 from heed.data.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ def _write_shard(file: Path, text: Path, models: Sequence[bytes], low: int, high
         digests.append(own)
     order = np.argsort(np.concatenate(digests), kind="stable")
     pairs = pa.Table.from_batches(batches).take(pa.array(order)).combine_chunks()
-    write_arrow(file, pairs, batch_rows(chunk))
+    write_arrow(file, pairs, BATCH // chunk * chunk)
     return len(pairs)
 
 

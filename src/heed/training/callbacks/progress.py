@@ -20,17 +20,16 @@ class DecodingProgress(Callback):
     def __init__(self) -> None:
         self._bars = ExitStack()
         self._bar: Any = None
-        self._split = ""
 
     def on_validation_batch_start(
-        self, trainer: L.Trainer, pl_module: Any, _: Batch, __: int, dataloader_idx: int = 0
+        self, trainer: L.Trainer, pl_module: Any, _: Batch, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        split = trainer.datamodule.evaluated[dataloader_idx]  # starts with the validation sets
-        if split != self._split:
-            self._end()
+        if batch_idx == 0:
+            self._bars.close()
+            split = trainer.datamodule.evaluated[dataloader_idx]  # starts with the validation sets
             total = int((trainer.datamodule.encoded[split].src_lengths + 1).sum())  # + 1 for EOS
             bar = progress_bar(f"Decoding {split}", total=total, unit="tokens", enabled=trainer.is_global_zero)
-            self._bar, self._split = self._bars.enter_context(bar), split
+            self._bar = self._bars.enter_context(bar)
 
     def on_validation_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Batch, *_: int) -> None:
         if trainer.is_global_zero:  # the mask may be on a device: read it only where it is reported
@@ -38,7 +37,6 @@ class DecodingProgress(Callback):
 
     def _end(self, *_: Any) -> None:
         self._bars.close()
-        self._split = ""
 
     on_test_batch_start = on_validation_batch_start
     on_test_batch_end = on_validation_batch_end
