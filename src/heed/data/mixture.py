@@ -63,8 +63,7 @@ def frame_counts(weights: Sequence[float], names: Sequence[str]) -> list[int]:
             f"data.train.{rare[0]} would be less than 1 of {FRAME:,} sentences: give it a larger weight, or leave it "
             "out."
         )
-    divisor = int(np.gcd.reduce(counts))
-    return (counts // divisor).tolist()
+    return (counts // np.gcd.reduce(counts)).tolist()
 
 
 class MixtureOrder(Order):

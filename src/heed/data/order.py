@@ -37,14 +37,13 @@ class TrainingPairs:
 
     def __init__(self, views: Sequence[View]) -> None:
         self.views = views
-        stored = [(number, batch) for number, view in enumerate(views) for batch in view.store.batches]
-        self._batches = [batch for _, batch in stored]
-        self._view_of_batch = np.array([number for number, _ in stored])
+        self._batches = [batch for view in views for batch in view.store.batches]
+        self._view_of_batch = np.repeat(np.arange(len(views)), [len(view.store.batches) for view in views])
         self._first_row = np.cumsum([0, *map(len, self._batches)])
         """Pairs before each batch."""
         starts = [
             np.arange(first, stop, views[number].store.chunk)
-            for (first, stop), number in zip(pairwise(self._first_row), self._view_of_batch, strict=True)
+            for (first, stop), number in zip(pairwise(self._first_row), self._view_of_batch.tolist(), strict=True)
         ]
         self.chunk_starts = np.append(np.concatenate(starts), len(self))
         """Row of the first pair of each chunk, followed by the number of pairs."""

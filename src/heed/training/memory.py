@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import lightning as L
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from heed.data.batch import Batch
+from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
 from heed.models.transformer import DecoderLayer, EncoderLayer
 from heed.symbols import UNK
@@ -81,32 +83,23 @@ def activation_bytes(loss: Callable[[Batch], Tensor], longest: tuple[int, int]) 
     return sum(tensor.numel() * tensor.element_size() for tensor in kept.values()) / (2 * sum(longest))
 
 
-def find_device_tokens(
-    module: nn.Module,
-    loss: Callable[[Batch], Tensor],
-    *,
-    device: torch.device,
-    longest: tuple[int, int],
-    multiple: int,
-    max_tokens: float,
-) -> int:
+def find_device_tokens(module: L.LightningModule, loss: Callable[[Batch], Tensor], data: TranslationData) -> int:
     """Measure how many tokens a micro-batch may have on this GPU, for ``batching.device_tokens=auto``.
 
     Runs forward and backward passes on batches of 1, 2, 4, … pairs of the longest source and the longest target. Stops
-    at ``MEMORY_FRACTION`` of the memory or at ``max_tokens``. Doubling gives the same answer in every run, because the
-    memory that other programs use varies by less. All processes return the smallest result among them.
+    at ``MEMORY_FRACTION`` of the memory, or at the tokens of a process in an average optimizer step: a larger
+    micro-batch has no use. Doubling gives the same answer in every run, because the memory that other programs use
+    varies by less. All processes return the smallest result among them.
 
     Args:
         module: the parameters to be trained.
         loss: computes the training loss of a batch.
-        longest: tokens of the longest source and of the longest target, EOS included.
-        multiple: to which lengths are padded.
-        max_tokens: source and target tokens of one optimizer step per process; a larger micro-batch has no use.
 
     Returns:
         rows × (source length + target length), with padding.
     """
-    src_length, tgt_length = (-(-length // multiple) * multiple for length in longest)
+    device, multiple = module.device, data.planner.multiple
+    src_length, tgt_length = (-(-length // multiple) * multiple for length in data.longest)
     # Adam allocates two values per parameter at its first step.
     optimizer_state = sum(2 * p.numel() * p.element_size() for p in module.parameters())
 
@@ -127,7 +120,7 @@ def find_device_tokens(
                 module.zero_grad(set_to_none=True)
                 torch.cuda.empty_cache()
 
-    rows = 1
+    rows, max_tokens = 1, data.step_tokens / module.trainer.world_size
     while rows * (src_length + tgt_length) < max_tokens and fits(2 * rows):
         rows *= 2
     tokens = torch.tensor(rows * (src_length + tgt_length), device=device)

@@ -197,14 +197,8 @@ class TranslationModule(L.LightningModule):
         # On a CPU caches decide, and measurements vary: "auto" is a constant there.
         if self.data.planner.auto and self.device.type == "cuda":
             with self.trainer.precision_plugin.train_step_context():
-                self.data.planner.device_tokens = find_device_tokens(
-                    self,
-                    lambda batch: self.summed_loss(batch)[0],
-                    device=self.device,
-                    longest=self.data.longest,
-                    multiple=self.data.planner.multiple,
-                    max_tokens=self.data.step_tokens / self.trainer.world_size,
-                )
+                tokens = find_device_tokens(self, lambda batch: self.summed_loss(batch)[0], self.data)
+            self.data.planner.device_tokens = tokens
 
     def on_train_start(self) -> None:
         self.training_began = True

@@ -99,11 +99,9 @@ class Checkpoints(Checkpoint):
 
     def _remove_others(self, step: int) -> None:
         """Remove all files except the best and the latest up to ``step``; a resumed run repeats the later steps."""
-        best = set(self.best)
-        removed = [path for path in self.folder.glob("best-*.ckpt") if path not in best]
-        candidates = [path for path in self.last if checkpoint_step(path) <= step]
-        latest = candidates[: self.keep_last] if self.keep_last >= 0 else candidates
-        for path in removed + [path for path in self.last if path not in latest]:
+        latest = [path for path in self.last if checkpoint_step(path) <= step]
+        kept = {*self.best, *(latest[: self.keep_last] if self.keep_last >= 0 else latest)}
+        for path in {*self.folder.glob("best-*.ckpt"), *self.last} - kept:
             # On Windows, a file that another program reads cannot be removed: try again after the next checkpoint.
             with suppress(PermissionError):
                 path.unlink(missing_ok=True)

@@ -177,8 +177,7 @@ class MetricsLogger(Callback):
         self._speed.append(
             {"step": trainer.global_step, "tokens": tokens, "seconds": self.totals["fit_seconds"], **speed}
         )
-        note = training_note(trainer, finite, epoch=self.epoch, speed=speed["tokens_per_second"], skipped_steps=skipped)
-        self._bar.set_postfix_str(note, refresh=False)
+        self._bar.set_postfix_str(training_note(trainer, logged), refresh=False)
         if getattr(self._bar, "delay", 0):  # show the first metrics at once
             self._bar.delay = 0
             self._bar.refresh()

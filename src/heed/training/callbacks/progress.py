@@ -43,20 +43,17 @@ class DecodingProgress(Callback):
     on_validation_epoch_end = on_test_epoch_end = on_exception = _end
 
 
-def training_note(
-    trainer: L.Trainer, metrics: Mapping[str, float], *, epoch: int, speed: float, skipped_steps: int
-) -> str:
-    """Return the metrics that are shown with the number of steps.
+def training_note(trainer: L.Trainer, metrics: Mapping[str, float]) -> str:
+    """Return what is shown next to the number of steps.
 
     Args:
-        metrics: "lr" and, if it is finite, "loss".
-        speed: tokens per second.
-        skipped_steps: all skipped steps of the run.
+        metrics: those that are logged. A loss that is not finite is missing, and so are skipped steps without any.
     """
     loss = f"{metrics['loss']:.3f}" if "loss" in metrics else "not finite"
-    note = f"loss {loss}, {speed:,.0f} tokens/s, epoch {epoch}, lr {metrics['lr']:.2e}"
-    if skipped_steps:
-        note += f", {skipped_steps:,} steps skipped"
+    speed, epoch, lr = (metrics[name] for name in ("tokens_per_second", "epoch", "lr"))
+    note = f"loss {loss}, {speed:,.0f} tokens/s, epoch {epoch}, lr {lr:.2e}"
+    if "skipped_steps" in metrics:
+        note += f", {metrics['skipped_steps']:,} steps skipped"
     for timer in trainer.callbacks:
         if isinstance(timer, Timer):  # trainer.max_time
             note += f", {tqdm.format_interval(timer.time_remaining())} until trainer.max_time"
