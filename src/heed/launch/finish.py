@@ -55,8 +55,8 @@ def write_run(
     ranking, best = checkpoints.selection, [checkpoint_step(path) for path in checkpoints.best]
     used_steps = [checkpoint_step(path) for path in _choose_checkpoints(config["weights"], checkpoints)]
 
-    for split, (_, _, translations) in module.results.items():
-        run.write_translations(split, data.texts[split], translations)
+    for split, result in module.results.items():
+        run.write_translations(split, data.texts[split], result.translations)
     _write_word_counts(run.path / "translations" / WORD_COUNTS, data, module.results)
 
     languages = {"src_lang": corpus.src_lang, "tgt_lang": corpus.tgt_lang}
@@ -87,7 +87,7 @@ def write_run(
         "data_wait": round(metrics.speed()["data_wait"], 4),
         "padding": round(metrics.padding, 4),
         "device": f"{trainer.world_size} × {trainer.strategy.root_device.type}, {trainer.precision}",
-        "decode_seconds": {split: round(seconds, 2) for split, seconds in module.decode_seconds.items()},
+        "decode_seconds": {split: round(result.decode_seconds, 2) for split, result in module.results.items()},
         "search": search,
         "weights": config["weights"],
         "select": ranking.deciding_metric(checkpoints.scores[best[0]]) if best else ranking.metric,
@@ -106,7 +106,7 @@ def write_run(
         "data_fingerprint": corpus.digest,
         "tokenizer_hash": tokenizer.hash,
     }
-    evaluated = {split: (scores, loss) for split, (scores, loss, _) in module.results.items()}
+    evaluated = {split: (result.scores, result.loss) for split, result in module.results.items()}
     results = build_results(facts, evaluated, validated=data.validated)
     write_card(run, corpus, results)
     write_results(run.path, results)  # last, because it marks the run as finished

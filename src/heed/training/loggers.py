@@ -121,9 +121,7 @@ def log_results(loggers: Iterable[Logger], results: Mapping[str, Any]) -> None:
 def closing(loggers: Iterable[Logger]) -> Iterator[None]:
     """Close the loggers after the block, and mark the wandb run as failed if the block raises.
 
-    The command that uploads an offline wandb run is printed.
-
-    The next job of a sweep can then start its own wandb run.
+    Print the command that uploads an offline wandb run. The next job of a sweep can then start its own run.
     """
     exit_code = 1
     try:

@@ -88,6 +88,8 @@ class SplitResult(NamedTuple):
     """Mean negative log-likelihood in nats per target token."""
     translations: list[str]
     """In the order of the split."""
+    decode_seconds: float
+    """Search time, summed over processes."""
 
 
 @dataclass
@@ -153,8 +155,6 @@ class TranslationModule(L.LightningModule):
         """The latest validation: "bleu", "chrf", "loss" and those of ``metrics``."""
         self.results: dict[str, SplitResult] = {}
         """The latest evaluation of each split."""
-        self.decode_seconds: dict[str, float] = {}
-        """Search time of the latest evaluation of each split, summed over processes."""
         self._outputs: defaultdict[str, SplitOutputs] = defaultdict(SplitOutputs)
 
     @property
@@ -325,7 +325,7 @@ class TranslationModule(L.LightningModule):
 
     def _validation_scores(self, name: str) -> dict[str, float]:
         """Return the scores of a validation set whose results are complete."""
-        scores, loss, _ = self.results[name]
+        scores, loss, *_ = self.results[name]
         if not math.isfinite(loss):
             raise DivergedError("the validation loss is not finite", self.trainer)
         further = {key: score.value for key, score in scores.metrics.items()}
@@ -369,7 +369,7 @@ class TranslationModule(L.LightningModule):
         translations = self.tokenizer.decode_tgt([tokens for _, tokens in rows])
         text = self.data.texts[split]
         assert len(rows) == len(text), "each sentence is evaluated exactly once"
-        self.decode_seconds[split] = sum(part.decode_seconds for part in outputs)
+        seconds = sum(part.decode_seconds for part in outputs)
         nll, tokens = sum(part.nll for part in outputs), sum(part.tgt_tokens for part in outputs)
         scores = None
         if self.trainer.is_global_zero:
@@ -382,7 +382,7 @@ class TranslationModule(L.LightningModule):
                 maximized=search.utility,
             )
             scores = score_output(output, self.metrics)
-        return SplitResult(self.trainer.strategy.broadcast(scores), nll / tokens, translations)
+        return SplitResult(self.trainer.strategy.broadcast(scores), nll / tokens, translations, seconds)
 
     # ---- checkpoints
 

@@ -51,10 +51,7 @@ class HubCorpus(CorpusOptions):
         direction = Direction(self.src_lang, self.tgt_lang)
         train = Text([self._sources("train")["train"]], direction)
         valid = EvaluationSet(ParallelText.read([self._sources("valid")["valid"]]), direction)
-        tests = {
-            name: EvaluationSet(ParallelText.read([source]), direction)
-            for name, source in self._sources("test").items()
-        }
+        tests = {n: EvaluationSet(ParallelText.read([text]), direction) for n, text in self._sources("test").items()}
         return self.build(self.name, [train], [valid], tests)
 
     def _sources(self, split: str) -> dict[str, Source]:
