@@ -112,12 +112,7 @@ class BPEDropout:
 
 
 def _choices(seed: str, numbers: IntArray, words: IntArray) -> IntArray:
-    """Return a random number below ``SEGMENTATIONS`` for each word of each sentence.
-
-    Args:
-        numbers: a number that identifies each sentence.
-        words: number of words of each sentence.
-    """
+    """Return a random number below ``SEGMENTATIONS`` for each of the ``words[n]`` words of sentence ``numbers[n]``."""
     key = np.frombuffer(hashlib.blake2b(seed.encode(), digest_size=8).digest(), dtype="<u8")
     sentences = mixed(np.broadcast_to(key, len(numbers)), numbers + 1)
     ends = np.cumsum(words)

@@ -70,9 +70,7 @@ class MixtureOrder(Order):
     """The endless sequence of a mixture's sentences. Each text repeats as needed, every time in a new order.
 
     Args:
-        pairs: the pairs of all texts.
         weights: share of each text in the sentences, relative to the other texts.
-        seed: seed of the orders.
         step_tokens: target tokens of an optimizer step, to convert ``from_step`` to a position.
 
     Raises:

@@ -30,9 +30,6 @@ class TrainingPairs:
     """All training pairs: the concatenation of all views.
 
     Row numbers continue from epoch to epoch: row ``len(pairs)`` is row 0 in the second epoch.
-
-    Args:
-        views: each text in each of its directions.
     """
 
     def __init__(self, views: Sequence[View]) -> None:
@@ -132,10 +129,7 @@ class EpochOrder(Order):
 
     The stored order is random too, and `heed.data.steps` shuffles the pairs of some hundred chunks together.
 
-    Args:
-        pairs: the training pairs.
-        seed: seed of the order.
-        text: index of the text to read; None: all texts.
+    With ``text``, the index of a text, only its pairs are read.
     """
 
     def __init__(self, pairs: TrainingPairs, *, seed: Sequence[int], text: int | None = None) -> None:

@@ -13,12 +13,9 @@ from heed.models.transformer import Transformer
 def compiled_decode_hidden(
     model: TrainableSeq2Seq, backend: str | Callable[..., Any] = "inductor"
 ) -> Callable[..., DecoderHidden]:
-    """Return ``model.decode_hidden`` compiled as one graph for batches of all sizes.
+    """Return ``model.decode_hidden`` compiled as one graph for batches of all sizes. ``backend`` is torch.compile's.
 
     Batches with and without source padding have a graph each.
-
-    Args:
-        backend: as in ``torch.compile``.
 
     Raises:
         HeedError: if the model is no transformer: the time steps of an RNN would be one graph for each length.

@@ -138,16 +138,11 @@ def closing(loggers: Iterable[Logger]) -> Iterator[None]:
 
 
 def run_names(folder: Path, config: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str | None, str | None]:
-    """Return the name and the group of a run in wandb.
+    """Return the name and the group in wandb of the run in ``folder`` with these options and overrides.
 
     A job of a grid is named after the settings that the grid varies ("0 model=rnn seed=1"), a trial of a study after
     its number ("trial 7"). Their group is the folder of the grid or study, relative to ``runs/``. None leaves the
     choice to wandb: a run of ``wandb agent`` gets its name there, a single run has no group.
-
-    Args:
-        folder: of the run.
-        config: all options of the run.
-        overrides: of the run.
     """
     if _has_wandb_agent():
         return None, None

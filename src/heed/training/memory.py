@@ -45,12 +45,7 @@ def _with_checkpoint(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 @contextmanager
 def explain_out_of_memory(batch: Batch, device_tokens: int) -> Iterator[None]:
-    """Turn an out-of-memory error inside the block into a HeedError that says which option to change.
-
-    Args:
-        batch: the batch that is processed inside the block.
-        device_tokens: the value of ``batching.device_tokens``.
-    """
+    """Turn an out-of-memory error while ``batch`` is processed into a HeedError that says which option to change."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -86,14 +81,10 @@ def activation_bytes(loss: Callable[[Batch], Tensor], longest: tuple[int, int]) 
 def find_device_tokens(module: L.LightningModule, loss: Callable[[Batch], Tensor], data: TranslationData) -> int:
     """Measure how many tokens a micro-batch may have on this GPU, for ``batching.device_tokens=auto``.
 
-    Runs forward and backward passes on batches of 1, 2, 4, … pairs of the longest source and the longest target. Stops
-    at ``MEMORY_FRACTION`` of the memory, or at the tokens of a process in an average optimizer step: a larger
+    Computes ``loss`` and its gradient on batches of 1, 2, 4, … pairs of the longest source and the longest target.
+    Stops at ``MEMORY_FRACTION`` of the memory, or at the tokens of a process in an average optimizer step: a larger
     micro-batch has no use. Doubling gives the same answer in every run, because the memory that other programs use
     varies by less. All processes return the smallest result among them.
-
-    Args:
-        module: the parameters to be trained.
-        loss: computes the training loss of a batch.
 
     Returns:
         rows × (source length + target length), with padding.

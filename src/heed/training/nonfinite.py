@@ -65,14 +65,11 @@ class SkippedSteps(Callback):
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> Float[Tensor, ""]:
-    """Scale all gradients so that their total L2 norm is at most ``max_norm``; return the norm before.
+    """Scale all gradients so that their total L2 norm is at most ``max_norm``, unless it is 0; return the norm before.
 
     Source: Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
 
     The squares are summed in float64, so that the result does not depend on the order of the parameters.
-
-    Args:
-        max_norm: 0 leaves the gradients as they are.
     """
     trained = [parameter for parameter in parameters if parameter.grad is not None]
     norms = torch.stack(list(compat.norms([parameter.grad for parameter in trained if parameter.grad is not None])))

@@ -26,13 +26,7 @@ class Checkpoints(Checkpoint):
     """
 
     def __init__(self, folder: Path, *, selection: Selection, keep_best: int, keep_last: int) -> None:
-        """
-        Args:
-            folder: for the files.
-            selection: compares validations.
-            keep_best: best checkpoints to keep; -1: all.
-            keep_last: latest checkpoints to keep; -1: all.
-        """
+        """``keep_best`` and ``keep_last`` checkpoints are kept; -1: all. ``selection`` compares validations."""
         self.folder = folder
         self.selection = selection
         self.keep_best, self.keep_last = keep_best, keep_last

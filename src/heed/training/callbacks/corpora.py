@@ -11,11 +11,7 @@ from heed.training.callbacks.metrics import sum_over_processes
 
 
 class CountCorpora(Callback):
-    """Counts what is drawn from each corpus of a mixture, and logs the loss of each as ``train/nll/NAME``.
-
-    Args:
-        names: of the corpora.
-    """
+    """Counts what is drawn from each corpus of a mixture, and logs the loss of each as ``train/nll/NAME``."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
