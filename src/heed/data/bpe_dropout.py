@@ -48,16 +48,15 @@ class BPEDropout:
                 "tokenizer.bpe_dropout drops BPE merges, but this tokenizer is a unigram model: set "
                 "tokenizer.bpe_dropout=0."
             )
-        self._ranks: dict[tuple[int, int], float] = {}
+        self._ranks = {
+            (ids[piece[:cut]], ids[piece[cut:]]): -scores[id_]
+            for piece, id_ in ids.items()
+            for cut in range(1, len(piece))
+            if piece[:cut] in ids and piece[cut:] in ids
+        }
         """Rank of the merge of two pieces: lower ranks were learned earlier. A rank identifies the merged piece."""
         self._merged = {-score: id_ for id_, score in scores.items()}
-        self._characters: dict[int, tuple[int, ...]] = {}
-        for piece, id_ in ids.items():
-            self._characters[id_] = tuple(ids[character] for character in piece)
-            for cut in range(1, len(piece)):
-                left, right = ids.get(piece[:cut]), ids.get(piece[cut:])
-                if left is not None and right is not None:
-                    self._ranks[left, right] = -scores[id_]
+        self._characters = {id_: tuple(ids[character] for character in piece) for piece, id_ in ids.items()}
         self._starts_word = np.array([processor.id_to_piece(id_).startswith(WORD_START) for id_ in range(size)])
         self._seed = ""
         self._segmentation = cache(self._segment)

@@ -32,10 +32,8 @@ class EvaluationSet(NamedTuple):
 
     def first(self, pairs: int | None) -> "EvaluationSet":
         """Return the set of the first ``pairs`` pairs; None: all."""
-        text = self.text
-        return EvaluationSet(
-            ParallelText(text.src[:pairs], text.tgt[:pairs], text.meta and text.meta[:pairs]), self.direction
-        )
+        src, tgt, meta = self.text.src, self.text.tgt, self.text.meta
+        return self._replace(text=ParallelText(src[:pairs], tgt[:pairs], meta and meta[:pairs]))
 
     def sentences(self, lang: str) -> list[str]:
         """Return the sentences in a language, an empty list if it is neither source nor target."""

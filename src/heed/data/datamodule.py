@@ -37,11 +37,10 @@ class StepShard:
     step: int
     """Index of the step in its epoch."""
     src_tokens: int
-    """Source tokens of the whole step over all processes, including EOS, without padding."""
     tgt_tokens: int
-    """Target tokens of the whole step over all processes, including EOS, without padding."""
+    """Source and target tokens of the whole step over all processes, including EOS, without padding."""
     padded_tokens: int
-    """Source and target tokens of the whole step over all processes, including padding."""
+    """The sum of both with padding."""
     micro_batches: tuple[tuple[int, Batch], ...]
     """(index within the step, batch) of this process's micro-batches."""
     last: bool

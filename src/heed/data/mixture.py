@@ -30,7 +30,6 @@ class Schedule:
 
     def __init__(self, counts: Sequence[int], *, first: int = 0, before: IntArray | int = 0) -> None:
         self.counts = np.array(counts, dtype=np.int64)
-        self.size = int(self.counts.sum())
         self.first, self.before = first, before
         # Spread each text evenly: a text of n sentences divides the frame into n parts, with one in each middle.
         times = np.concatenate([(np.arange(count) + 0.5) / max(1, count) for count in counts])
@@ -40,13 +39,13 @@ class Schedule:
 
     def drawn(self, position: int) -> IntArray:
         """Return the number of sentences of each text before a position."""
-        frames, slot = divmod(position - self.first, self.size)
+        frames, slot = divmod(position - self.first, len(self._texts))
         drawn: IntArray = self.before + frames * self.counts + self._in_frame[slot]
         return drawn
 
     def texts(self, first: int, stop: int) -> IntArray:
         """Return the index of the text at each position."""
-        return self._texts[np.arange(first - self.first, stop - self.first) % self.size]
+        return self._texts[np.arange(first - self.first, stop - self.first) % len(self._texts)]
 
 
 def frame_counts(weights: Sequence[float], names: Sequence[str]) -> list[int]:

@@ -82,11 +82,8 @@ class Pairs:
     @classmethod
     def concatenate(cls, parts: Sequence["Pairs"]) -> "Pairs":
         """Return the concatenation of all parts."""
-        return cls(
-            np.concatenate([part.rows for part in parts]),
-            pa.concat_arrays([part.src for part in parts]),
-            pa.concat_arrays([part.tgt for part in parts]),
-        )
+        rows, src, tgt = zip(*((part.rows, part.src, part.tgt) for part in parts), strict=True)
+        return cls(np.concatenate(rows), pa.concat_arrays(src), pa.concat_arrays(tgt))
 
 
 @dataclass(frozen=True)

@@ -305,10 +305,9 @@ class TranslationModule(L.LightningModule):
         self._evaluate(self.data.validated[dataloader_idx], batch, self.greedy)
 
     def on_validation_epoch_end(self) -> None:
-        by_direction = {}
-        for name in self.data.validated:
-            self.results[name] = self._gather(name, self.greedy)
-            by_direction[str(self.data.directions[name])] = self._validation_scores(name)
+        self.results |= {name: self._gather(name, self.greedy) for name in self.data.validated}
+        directions = self.data.directions
+        by_direction = {str(directions[name]): self._validation_scores(name) for name in self.data.validated}
         self.validation_scores = {
             metric: fmean(scores[metric] for scores in by_direction.values())
             for metric in next(iter(by_direction.values()))

@@ -133,14 +133,10 @@ def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], 
         Rows of the split, by a name for each sentence: its number and tag.
     """
     by_length = np.argsort(lengths, kind="stable").tolist()
-    groups: dict[str, list[int]] = {}
-    if text.meta is not None:
-        tags = [json.loads(meta).get("tag", "") for meta in text.meta]
-        preferred = [tag for tag in PREFERRED_PHENOMENA if tag in tags]
-        for tag in [*preferred, *sorted(set(tags) - set(preferred))]:
-            groups[tag] = [row for row in by_length if tags[row] == tag]
-    else:
-        groups["sentence"] = by_length
+    tags = ["sentence"] * len(text) if text.meta is None else [json.loads(meta).get("tag", "") for meta in text.meta]
+    preferred = [tag for tag in PREFERRED_PHENOMENA if tag in tags]
+    order = [*preferred, *sorted(set(tags) - set(preferred))]
+    groups = {tag: [row for row in by_length if tags[row] == tag] for tag in order}
     per_group, remainder = divmod(count, len(groups))
     chosen: dict[str, int] = {}
     for position, (tag, rows) in enumerate(groups.items()):
