@@ -61,8 +61,7 @@ class CountCorpora(Callback):
 
     def results(self) -> dict[str, dict[str, float | int | None]]:
         """Return sentences, target tokens and the latest loss of each corpus."""
-        counts = zip(self.names, self.sentences.tolist(), self.tokens.tolist(), strict=True)
         return {
             name: {"sentences": sentences, "tgt_tokens": tokens, "nll": self.nll.get(name)}
-            for name, sentences, tokens in counts
+            for name, sentences, tokens in zip(self.names, self.sentences.tolist(), self.tokens.tolist(), strict=True)
         }
