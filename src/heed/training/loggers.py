@@ -40,9 +40,8 @@ def wandb_logger(
     _replace_unwritable_directories(folder)
     wandb.setup()  # reads WANDB_SILENT before wandb prints anything
     offline = mode == "offline" or (mode == "auto" and not _logged_in())
-    names = _saved(
-        folder / "wandb" / "names.json", lambda: json.dumps(run_names(folder, config, read_overrides(folder)))
-    )
+    kept = folder / "wandb"
+    names = _saved(kept / "names.json", lambda: json.dumps(run_names(folder, config, read_overrides(folder))))
     name, group = json.loads(names)
     agent_id = os.environ.get("WANDB_RUN_ID") if _has_wandb_agent() else None
     return WandbLogger(
@@ -50,7 +49,7 @@ def wandb_logger(
         group=group,
         project=project,
         save_dir=folder,
-        id=_saved(folder / "wandb" / "id", lambda: agent_id or secrets.token_hex(4)),
+        id=_saved(kept / "id", lambda: agent_id or secrets.token_hex(4)),
         resume="allow",
         offline=offline,
         mode="offline" if offline else "online",  # wandb.login has read WANDB_MODE: override it
@@ -190,7 +189,6 @@ def _logged_in() -> bool:
         return False
     import wandb
 
-    try:
+    with suppress(Exception):  # an unreadable home directory or a malformed key, for example
         return bool(wandb.login(prompt=False))
-    except Exception:  # an unreadable home directory or a malformed key, for example
-        return False
+    return False

@@ -248,9 +248,8 @@ class TranslationModule(L.LightningModule):
                 # A loss that is not finite becomes NaN, and so do all gradients on all processes. Their norm alone
                 # then decides whether the step is skipped.
                 scale = torch.where(loss.detach().isfinite(), self.trainer.world_size / shard.tgt_tokens, torch.nan)
-                scaled_loss = loss * scale
                 with nullcontext() if is_last else no_sync():
-                    self.manual_backward(scaled_loss)
+                    self.manual_backward(loss * scale)
             loss_sum += loss.detach()
             nll_sum += nll
         if not shard.micro_batches:
@@ -354,9 +353,7 @@ class TranslationModule(L.LightningModule):
             with torch.autocast(self.device.type, enabled=False):
                 hypotheses = search(self.model, batch.src, batch.src_mask)
             outputs.decode_seconds += time.perf_counter() - start
-            outputs.translations += [
-                (row, best[0].tokens) for row, best in zip(batch.index.tolist(), hypotheses, strict=True)
-            ]
+            outputs.translations += zip(batch.index.tolist(), (best[0].tokens for best in hypotheses), strict=True)
 
     def _gather(self, split: str, search: Search) -> SplitResult:
         """Collect the outputs of all processes, translated by ``search``, and score them."""

@@ -52,10 +52,8 @@ class SkippedSteps(Callback):
         return int(self.counts[0])
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.global_step % trainer.log_every_n_steps == 0:
-            consecutive = int(self.counts[1])
-            if consecutive >= self.limit:
-                raise DivergedError(f"{consecutive} steps in a row had a loss or gradient that is not finite", trainer)
+        if trainer.global_step % trainer.log_every_n_steps == 0 and (consecutive := int(self.counts[1])) >= self.limit:
+            raise DivergedError(f"{consecutive} steps in a row had a loss or gradient that is not finite", trainer)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         checkpoint["skipped_steps"] = {"counts": self.counts.cpu()}

@@ -98,14 +98,13 @@ def build_trainer(
             f"trainer.strategy={strategy} is not supported: heed's models fit on one device, so use "
             "trainer.strategy=ddp."
         )
-    flag: str | None = resolve_precision(precision, accelerator)
+    flag = resolve_precision(precision, accelerator)
     plugins: list[Any] = [AtomicCheckpointIO()]
     if SLURMEnvironment.detect() and not TorchElasticEnvironment.detect():
         # Otherwise Lightning saves in the middle of a step at SIGUSR1 and requeues the job: see StopOnSignal.
         plugins.append(SLURMEnvironment(auto_requeue=False))
     if flag == "16-mixed":
         plugins.append(Fp16Precision("cpu" if accelerator == "cpu" else "cuda"))
-        flag = None
     checkpoints = Checkpoints(folder / "checkpoints", selection=selection, keep_best=keep_best, keep_last=keep_last)
     try:
         return L.Trainer(
@@ -114,7 +113,7 @@ def build_trainer(
             devices=devices,
             num_nodes=num_nodes,
             strategy=strategy,
-            precision=flag,
+            precision=None if flag == "16-mixed" else flag,
             max_epochs=max_epochs or -1,
             max_steps=max_steps or -1,
             max_time=max_time,

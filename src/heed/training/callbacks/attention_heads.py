@@ -116,15 +116,10 @@ class MeasureAttentionHeads(Callback):
                     words = split_punctuation(pair.source), split_punctuation(pair.target)
                     candidates = candidate_maps(pair.cross, pair.src_pieces, pair.tgt_pieces, *words)
                     counts.append(match_counts(align(candidates, "target"), annotated_gold(meta)))
-        entropies = {kind: _mean(np.concatenate(found, axis=-1)) for kind, found in rows.items()}
-        return entropies, np.sum(counts, axis=0) if counts else None
-
-
-def _mean(values: Floats) -> Floats:
-    """Return the mean over the last axis, without NaN; NaN if there is nothing else, as in a model that diverged."""
-    with np.errstate(invalid="ignore"):
-        mean: Floats = np.nansum(values, axis=-1) / np.isfinite(values).sum(-1)
-    return mean
+        found = {kind: np.concatenate(of_pairs, axis=-1) for kind, of_pairs in rows.items()}
+        with np.errstate(invalid="ignore"):  # a model that diverged has only NaN
+            means = {kind: np.nansum(values, axis=-1) / np.isfinite(values).sum(-1) for kind, values in found.items()}
+        return means, np.sum(counts, axis=0) if counts else None
 
 
 def _records(trainer: L.Trainer) -> CSVRecords:

@@ -34,7 +34,6 @@ class MetricsLogger(Callback):
         self.totals: dict[str, float] = counts | dict.fromkeys(("step_seconds", "wait_seconds", "fit_seconds"), 0.0)
         """Over all processes and all resumes of the run."""
         self.epoch = 0
-        self._metrics, self._speed = CSVRecords(Path(METRICS), ()), CSVRecords(Path(SPEED), ())
         self._bars = ExitStack()
         self._bar: Any = None
         self._sums = torch.zeros(len(self.SUMS))

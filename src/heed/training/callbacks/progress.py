@@ -44,10 +44,9 @@ class DecodingProgress(Callback):
 
 
 def training_note(trainer: L.Trainer, metrics: Mapping[str, float]) -> str:
-    """Return what is shown next to the number of steps.
+    """Return what is shown next to the number of steps, from the metrics that are logged.
 
-    Args:
-        metrics: those that are logged. A loss that is not finite is missing, and so are skipped steps without any.
+    A loss that is not finite is missing there, and so is the number of skipped steps if it is 0.
     """
     loss = f"{metrics['loss']:.3f}" if "loss" in metrics else "not finite"
     speed, epoch, lr = (metrics[name] for name in ("tokens_per_second", "epoch", "lr"))
