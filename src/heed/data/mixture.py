@@ -90,7 +90,7 @@ class MixtureOrder(Order):
         """One for each step at which a text starts."""
         self._starts = sorted({text.from_step for text in texts} - {0})
         for step in (0, *self._starts):
-            first = self.position_of(math.ceil(step * step_tokens))
+            first = self.position_of(math.ceil(step * step_tokens)) if step else 0
             started = [weight * (text.from_step <= step) for text, weight in zip(texts, weights, strict=True)]
             counts = frame_counts(started, [text.name for text in texts])
             self._schedules.append(Schedule(counts, first=first, before=self.drawn(first) if step else 0))
@@ -113,7 +113,10 @@ class MixtureOrder(Order):
         return sum(self._tokens(number, count) for number, count in enumerate(self.drawn(position).tolist()))
 
     def position_of(self, tokens: int) -> int:
-        return bisect_left(range(tokens), tokens, key=self.tokens_before)  # every pair has a target token
+        high = 1
+        while self.tokens_before(high) < tokens:
+            high *= 2
+        return bisect_left(range(high), tokens, lo=high // 2, key=self.tokens_before)
 
     def rows(self, first: int, stop: int) -> IntArray:
         """Return the rows of the pairs at these positions. A row also encodes the epoch of the pair's text."""
