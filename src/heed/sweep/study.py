@@ -3,8 +3,8 @@
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -76,36 +76,31 @@ def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None)
             skip_table_creation=heartbeat is None,
         )
 
-    with _explaining(address.render_as_string(hide_password=True) if url else str(file)):
-        try:
-            return connect()
-        except DBAPIError:  # another worker may be creating the tables
-            time.sleep(1)
-            return connect()
-
-
-@contextmanager
-def _explaining(database: str) -> Iterator[None]:
-    """Turn database errors within the block into a HeedError."""
     try:
         with quiet():
-            yield
-    except ImportError as error:
+            try:
+                return connect()
+            except DBAPIError:  # another worker may be creating the tables
+                time.sleep(1)
+                return connect()
+    # RuntimeError: another version of Optuna wrote the tables.
+    except (ImportError, SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
+        raise _explain(error, address.render_as_string(hide_password=True) if url else str(file)) from error
+
+
+def _explain(error: BaseException, database: str) -> HeedError:
+    """Return the message for an error of a database or its driver."""
+    if isinstance(error, ImportError):
         driver = getattr(error.__cause__, "name", None) or "of a driver"
         if "psycopg" in driver:
-            raise missing_package(database, driver, "postgresql") from error
-        raise HeedError(f"{database} needs the Python package {driver}: install it with pip.") from error
-    # RuntimeError: another version of Optuna wrote the tables.
-    except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        reason = first_line(cause)
-        if "version_info" in reason:  # the table that Optuna reads first
-            raise HeedError(f"{database} is not an Optuna storage: it has no table version_info.") from error
-        raise HeedError(
-            f"{database} cannot be used ({reason}): check the URL, and that the database is running."
-        ) from error
+            return missing_package(database, driver, "postgresql")
+        return HeedError(f"{database} needs the Python package {driver}: install it with pip.")
+    while error.__cause__ is not None:
+        error = error.__cause__
+    reason = first_line(error)
+    if "version_info" in reason:  # the table that Optuna reads first
+        return HeedError(f"{database} is not an Optuna storage: it has no table version_info.")
+    return HeedError(f"{database} cannot be used ({reason}): check the URL, and that the database is running.")
 
 
 def quiet() -> AbstractContextManager[None]:
