@@ -64,7 +64,7 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
         return
     if not path.name:
         raise HeedError(f"{path}/ is a folder that cannot be replaced: give another path.")
-    remove_unfinished(path.parent, glob.escape(path.name), min_age=DAY)
+    remove_unfinished(path.parent, glob.escape(path.name), min_age=24 * 60 * 60)
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}-{process_space()}-{os.getpid()}.partial")
     try:
         with writing(path):
@@ -91,10 +91,6 @@ def write_file(path: Path, content: str | bytes, *, into_devices: bool = False, 
     """Write a text in UTF-8, or bytes, to a file completely or not at all, see `replacing`."""
     with replacing(path, into_devices=into_devices, durable=durable) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-DAY = 24 * 60 * 60
-"""Seconds after which a temporary file is taken for that of a killed process."""
 
 
 def remove_unfinished(folder: Path, name: str = "*", *, min_age: float = 0.0) -> None:

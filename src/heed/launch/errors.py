@@ -19,9 +19,6 @@ from heed.launch import program
 from heed.launch.compose import compose_with_hydra
 from heed.options import did_you_mean
 
-GLOO = re.compile(r"^\[\S*gloo/transport\S*\] ")
-"""Start of the messages about connections between processes on CPUs: the line of gloo's source."""
-
 
 class JobFailedError(BaseException):
     """Carries the error of a run, its argument, past Hydra, which would print its own message."""
@@ -54,8 +51,10 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
         # Lightning's exception by name: importing its class takes seconds.
         if isinstance(cause, HeedError) or type(cause).__name__ == "MisconfigurationException":
             return str(cause)
-        # torch's exceptions by name: importing it takes seconds. Those of gloo are plain RuntimeErrors.
-        if any(base.__name__ == "DistError" for base in type(cause).__mro__) or GLOO.match(str(cause)):
+        # torch's exceptions by name: importing it takes seconds. Those of gloo, between CPUs, are RuntimeErrors that
+        # start with the line of its source.
+        is_of_gloo = re.match(r"\[\S*gloo/transport\S*\] ", str(cause))
+        if is_of_gloo or any(base.__name__ == "DistError" for base in type(cause).__mro__):
             return (
                 f"An exchange with another process of this run failed ({first_line(cause)}): see the output of that "
                 "process, then continue with resume=true."

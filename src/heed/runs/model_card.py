@@ -10,8 +10,6 @@ from heed.files import write_file, yaml_text
 
 CARD = "README.md"
 
-RESAMPLES = 1_000
-
 
 @dataclass(frozen=True)
 class CardSplit:
@@ -91,6 +89,6 @@ def _score_rows(name: str, split: CardSplit) -> list[dict[str, Any]]:
     rows = []
     for label, metric in METRICS.items():
         score, signature = (split.scores[key] for key in (label.lower(), f"{label.lower()}_signature"))
-        low, high = spread(resample([statistics[label]], metric, resamples=RESAMPLES)).over_sentences
+        low, high = spread(resample([statistics[label]], metric, resamples=1_000)).over_sentences
         rows.append({"split": name, "metric": label, "score": score, "low": low, "high": high, "signature": signature})
     return rows
