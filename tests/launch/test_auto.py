@@ -7,8 +7,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from heed.launch.auto import settle_auto
-from heed.launch.compose import compose
+from heed.launch.compose import compose, settle_auto
 from heed.launch.configuration import dry_run, plain_options
 
 CONF = Path(__file__).parents[2] / "conf"

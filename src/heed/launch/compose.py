@@ -1,6 +1,7 @@
-"""Compose the configuration of a run as ``train.py`` does, also to resume one, and compare it with the defaults."""
+"""Compose the configuration of a run as ``train.py`` does, settle ``auto``, and find what differs from the defaults."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,6 +12,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.utils import get_object
 from omegaconf import OmegaConf, open_dict
 
 from heed.errors import HeedError
@@ -26,6 +28,8 @@ PRESETS = ("experiment", "debug", "sweep")
 """Groups whose choices change options of all other groups."""
 UNLISTED = ("hydra", "sweep", "logger", "resume", "match_to")
 """Options without effect on a run's results."""
+TYPICAL_PAIRS = 30_000
+"""The size for which a configuration is checked before its text is read."""
 TRUTHS = ("", "true", "false", "yes", "no", "on", "off", "1", "0")
 """Values of ``resume`` that name no run, as OmegaConf reads them."""
 
@@ -108,6 +112,32 @@ def compose_with_hydra(overrides: Sequence[str]) -> Config:
             return hydra.compose("train", list(overrides), return_hydra_config=True)
     finally:
         GlobalHydra.instance().hydra = running
+
+
+def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
+    """Give the options that are ``auto`` the values of the nearest number of pairs in the table.
+
+    Numbers are compared by their ratio. ``count_pairs`` is not called if no option of the table is ``auto``. A run that
+    is limited by steps or time needs no limit of epochs.
+
+    Returns:
+        What was chosen, under "Auto", for the lines before a run; nothing if no option is ``auto``.
+    """
+    limits = cfg.trainer
+    if limits.get("max_epochs") == "auto" and (limits.get("max_steps") or limits.get("max_time")):
+        limits.max_epochs = None
+    table = yaml.safe_load((CONF / "auto.yaml").read_text(encoding="utf-8"))
+    model = cfg.model.get("_target_")
+    options = table.get(getattr(get_object(model), "family", None), {}) if model else {}
+    names = [name for name in options if OmegaConf.select(cfg, name, default=None) == "auto"]
+    if not names:
+        return {}
+    pairs = count_pairs()
+    _, row = min((abs(math.log(size / max(pairs, 1))), row) for row, size in enumerate(table["pairs"]))
+    for name in names:
+        OmegaConf.update(cfg, name, options[name][row])
+    chosen = " ".join(f"{name}={format_value(options[name][row])}" for name in names)
+    return {"Auto": f"{chosen} (for {pairs:,} pairs)"}
 
 
 def find_differences(cfg: Config) -> list[str]:

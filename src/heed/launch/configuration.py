@@ -13,8 +13,7 @@ from heed.data.corpus import Corpus
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
 from heed.inference import model_folder
-from heed.launch.auto import TYPICAL_PAIRS, settle_auto
-from heed.launch.compose import Config
+from heed.launch.compose import TYPICAL_PAIRS, Config, settle_auto
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.options import collect_problems, find_problems, format_value, raise_problems

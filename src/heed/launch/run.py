@@ -20,8 +20,7 @@ from heed.evaluation.metrics import METRICS, find_metrics, find_unusable
 from heed.evaluation.scores import Metric
 from heed.files import write_file, writing
 from heed.inference import model_folder
-from heed.launch.auto import settle_auto
-from heed.launch.compose import Config, compose, find_differences
+from heed.launch.compose import Config, compose, find_differences, settle_auto
 from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run, plain_options, vocabulary
 from heed.launch.diversification import diversify
 from heed.launch.errors import explained
