@@ -109,8 +109,7 @@ def sync_folder(path: Path) -> None:
 
 def hydra_job_error(job_return: Any) -> BaseException:
     """Return the exception of a failed job. Its public property prints a line first. hydra-core 1.3: JobReturn."""
-    error: BaseException = job_return._return_value
-    return error
+    return job_return._return_value
 
 
 # ---- datasets
@@ -118,8 +117,7 @@ def hydra_job_error(job_return: Any) -> BaseException:
 
 def dataset_fingerprint(dataset: Any) -> str:
     """Return the digest of a dataset's files and of what was done to them. datasets 5.2: ``Dataset._fingerprint``."""
-    fingerprint: str = dataset._fingerprint
-    return fingerprint
+    return dataset._fingerprint
 
 
 # ---- Lightning
@@ -132,8 +130,7 @@ def call_after_closure(precision: Any, module: Any, optimizer: "Optimizer") -> N
 
 def fit_progress(trainer: Any) -> dict[str, Any]:
     """The counters of the training loop as checkpoints store them (Lightning 2.6: ``Trainer.fit_loop``)."""
-    progress: dict[str, Any] = trainer.fit_loop.state_dict()
-    return progress
+    return trainer.fit_loop.state_dict()
 
 
 def take_child_processes() -> list[Popen[bytes]]:
@@ -168,8 +165,7 @@ def uncount_started_batch(trainer: Any) -> None:
 def optuna_heartbeats(trial_id: int, storage: Any) -> AbstractContextManager[None]:
     """Return a context in which a thread records heartbeats of a trial. Optuna 5 does so in Study.optimize only."""
     heartbeats = import_module("optuna.storages._heartbeat")
-    thread: AbstractContextManager[None] = heartbeats.get_heartbeat_thread(trial_id, storage)
-    return thread
+    return heartbeats.get_heartbeat_thread(trial_id, storage)
 
 
 # ---- sacrebleu
@@ -177,8 +173,7 @@ def optuna_heartbeats(trial_id: int, storage: Any) -> AbstractContextManager[Non
 
 def sacrebleu_sentence_statistics(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:
     """Return the counts of each sentence that a BLEU or CHRF metric sums. sacrebleu 2.6: Metric."""
-    statistics: list[list[int]] = metric._extract_corpus_statistics(hypotheses, [references])
-    return statistics
+    return metric._extract_corpus_statistics(hypotheses, [references])
 
 
 # ---- torch

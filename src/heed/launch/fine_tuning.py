@@ -69,8 +69,7 @@ def _change(architecture: ModelConfig, cfg: Config, paths: Collection[str]) -> M
     chosen = OmegaConf.create({"model": OmegaConf.to_container(cfg.model, resolve=True)})
     for path in paths:
         OmegaConf.update(changed, path, OmegaConf.select(chosen, path), merge=False, force_add=True)
-    new: ModelConfig = build_part(OmegaConf.to_container(changed.model), where="model.")
-    return new
+    return build_part(OmegaConf.to_container(changed.model), where="model.")
 
 
 def _has_shapes(architecture: ModelConfig, folder: Path) -> bool:

@@ -184,14 +184,12 @@ def _split(space: Space, key: str | None) -> dict[str, Space]:
 
 def build_sampler(settings: SweepSettings, *, seed: int) -> BaseSampler:
     """Return the sampler that the settings name; raise a HeedError if an option is wrong."""
-    sampler: BaseSampler = _build("sampler", {**settings.sampler, "seed": seed}, BaseSampler)
-    return sampler
+    return _build("sampler", {**settings.sampler, "seed": seed}, BaseSampler)
 
 
 def build_pruner(settings: SweepSettings) -> BasePruner:
     """Return the pruner that the settings name; raise a HeedError if an option is wrong."""
-    pruner: BasePruner = _build("pruner", settings.pruner, BasePruner) if settings.pruner else NopPruner()
-    return pruner
+    return _build("pruner", settings.pruner, BasePruner) if settings.pruner else NopPruner()
 
 
 def _build(name: str, options: Mapping[str, Any], base: type) -> Any:
