@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heed.cli.arguments import add, add_batch_options, add_search_options, load_translator, search_options
-from heed.cli.lines import check_line_counts, path_text, read_file, translator_progress, write_lines
+from heed.cli.compare import add_challenge
+from heed.cli.lines import path_text, read_parallel, translator_progress, write_lines
 from heed.files import replacing
 
 if TYPE_CHECKING:
@@ -20,15 +21,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "--src", "FILE", "source sentences, one per line", required=True)
     add(parser, "--ref", "FILE", "their reference translations, one per line", required=True)
     add_challenge(parser)
-    add(parser, "--out", "FILE", "HTML page (default: %(default)s)", default=Path("ablation.html"))
+    add(parser, "--out", "FILE", "HTML page", default=Path("ablation.html"))
     add_batch_options(parser)
     add_search_options(parser)
-
-
-def add_challenge(parser: argparse.ArgumentParser) -> None:
-    """Add ``--challenge``, which `choose_contrasts` reads."""
-    text = "challenge set, or none, as of heed compare (default: the built-in one for models of data=synthetic)"
-    add(parser, "--challenge", "FILE", text, type=str)
 
 
 def choose_contrasts(args: argparse.Namespace) -> tuple[str, "Sequence[ContrastivePair]"]:
@@ -46,8 +41,7 @@ def run(args: argparse.Namespace) -> None:
     from heed.interventions.ablation import ablate
     from heed.report.ablation import ablation_page, ablation_table
 
-    sources, references = read_file(args.src), read_file(args.ref)
-    check_line_counts({args.src: sources, args.ref: references})
+    sources, references = read_parallel(args.src, args.ref)
     challenge, contrasts = choose_contrasts(args)
     translator = load_translator(args)
     heads = sum(layers * per_layer for layers, per_layer in translator.model.attention_heads.values())

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add, add_flag, add_model_options, add_pair_options, load_translator, read_pairs
-from heed.cli.lines import read_file, translator_progress, write_lines
+from heed.cli.arguments import add, add_flag, add_model_options, add_pair_options, load_translator
+from heed.cli.lines import read_file, read_parallel, translator_progress, write_lines
 
 if TYPE_CHECKING:
     from heed.evaluation.alignment import Extraction, MatchCounts
@@ -24,27 +24,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "attention head of the layer, from 1; 0 is the mean of all (default: the one chosen in training, otherwise 0)"
     )
     add(parser, "--head", "N", text)
-    parser.add_argument(
-        "--row",
-        choices=("output", "input"),
-        help="attention of the decoder state that has a target word as its output, or as its input (default: the one "
-        "chosen in training, otherwise output)",
+    text = (
+        "attention of the decoder state that has a target word as its output, or as its input (default: the one chosen "
+        "in training, otherwise output)"
     )
-    add(
-        parser,
-        "--symmetrize",
-        "HOW",
+    add(parser, "--row", None, text, choices=("output", "input"))
+    text = (
         "align each target word (target), each source word (source), or combine both: intersection, union, "
-        "grow-diag-final-and (default: %(default)s)",
-        default="target",
+        "grow-diag-final-and"
     )
-    add(
-        parser,
-        "--gold",
-        "FILE",
+    add(parser, "--symmetrize", "HOW", text, default="target")
+    text = (
         "gold alignments, sure links as i-j, possible ones as i?j or ipj; prints the alignment error rates of all "
-        "layers and heads to stderr",
+        "layers and heads to stderr"
     )
+    add(parser, "--gold", "FILE", text)
     add_flag(parser, "--gold-from-1", "words in the gold file are counted from 1, not 0")
     add_flag(parser, "--gold-drop-outside", "ignore gold links to words beyond the end of a sentence")
     add(parser, "--npz", "FILE", "also write the attention maps over subwords, for numpy.load")
@@ -56,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     from heed.inference.alignment import choose_extraction, word_maps
     from heed.inference.outputs import attention_archive
 
-    sources, targets = read_pairs(args)
+    sources, targets = read_parallel(args.src, args.tgt)
     golds = args.gold and parse_pharaoh(
         read_file(args.gold),
         [(len(split_words(src)), len(split_words(tgt))) for src, tgt in zip(sources, targets, strict=True)],

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from heed.cli.lines import check_line_counts, read_file
 from heed.inference import BATCH_TOKENS, MAX_TOKENS
 from heed.inference.searches import MBR, SAMPLE, SearchOptions
 
@@ -27,9 +26,14 @@ TYPES: Mapping[str, Any] = {
 """Types of values by their name in help texts; others are text."""
 
 
-def add(parser: "Parser", name: str, value: str, help: str, **settings: Any) -> None:
-    """Add an argument with a value, whose type follows from its name in the help text."""
-    parser.add_argument(name, metavar=value, help=help, **{"type": TYPES.get(value, str), **settings})
+def add(parser: "Parser", name: str, value: str | None, help: str, **settings: Any) -> None:
+    """Add an argument with a value. The help text ends with the default, if there is one.
+
+    Args:
+        value: the value's name in the help text, from which its type follows; None: its choices.
+    """
+    shown = f"{help} (default: %(default)s)" if settings.get("default") else help
+    parser.add_argument(name, metavar=value, help=shown, **{"type": TYPES.get(value or "", str), **settings})
 
 
 def add_flag(parser: "Parser", name: str, help: str) -> None:
@@ -58,31 +62,21 @@ def add_model_options(parser: "Parser", *, several: str = "", **settings: Any) -
 def add_batch_options(parser: "Parser", *, direction: bool = True) -> None:
     """Add the options for batch size, sentence length and device, and for the direction."""
     if direction:
-        parser.add_argument(
-            "--direction",
-            "--to",
-            metavar="SRC-TGT",
-            help="languages to translate from and to, such as de-en, or only the language to translate to, for a model "
-            "of several directions (default: its first direction)",
+        text = (
+            "languages to translate from and to, such as de-en, or only the language to translate to, for a model of "
+            "several directions (default: its first direction)"
         )
-    text = "padded source tokens per batch (default: %(default)s)"
-    add(parser, "--batch-tokens", "N", text, default=BATCH_TOKENS)
-    text = "maximum subwords per sentence; a longer sentence is an error (default: %(default)s)"
+        parser.add_argument("--direction", "--to", metavar="SRC-TGT", help=text)
+    add(parser, "--batch-tokens", "N", "padded source tokens per batch", default=BATCH_TOKENS)
+    text = "maximum subwords per sentence; a longer sentence is an error"
     add(parser, "--max-tokens", "N", text, default=MAX_TOKENS)
     add(parser, "--device", "NAME", "cpu, cuda, cuda:1, mps (default: cuda if available, otherwise cpu)")
 
 
 def add_pair_options(parser: "Parser", *, words: str = "") -> None:
-    """Add ``--src`` and ``--tgt``, the files that `read_pairs` reads. ``words`` says how words are written."""
+    """Add ``--src`` and ``--tgt``, files with sentence pairs. ``words`` says how words are written."""
     add(parser, "--src", "FILE", f"source sentences, one per line{words}", required=True)
     add(parser, "--tgt", "FILE", "their translations, one per line", required=True)
-
-
-def read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """Return the sources and targets of `add_pair_options`."""
-    sources, targets = read_file(args.src), read_file(args.tgt)
-    check_line_counts({args.src: sources, args.tgt: targets})
-    return sources, targets
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
@@ -101,7 +95,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     text = f"sampled candidates for --mbr, besides the K of --beam (default: {MBR['samples']})"
     add(group, "--samples", "N", text)
     text = f"similarity metric for --mbr (default: {MBR['utility']})"
-    group.add_argument("--utility", choices=("chrf", "bleu"), help=text)
+    add(group, "--utility", None, text, choices=("chrf", "bleu"))
 
 
 def search_options(args: argparse.Namespace) -> SearchOptions:
@@ -111,13 +105,11 @@ def search_options(args: argparse.Namespace) -> SearchOptions:
 
 def add_engine_option(parser: "Parser") -> None:
     """Add ``--engine``."""
-    parser.add_argument(
-        "--engine",
-        choices=("auto", "heed", "ctranslate2"),
-        default="auto",
-        help="what computes translations: heed's own code, or CTranslate2, which is faster and needs the extra export; "
-        "auto is CTranslate2 on CPUs, where it is installed and has the model and the search (default: %(default)s)",
+    text = (
+        "what computes translations: heed's own code, or CTranslate2, which is faster and needs the extra export; auto "
+        "is CTranslate2 on CPUs, where it is installed and has the model and the search"
     )
+    add(parser, "--engine", None, text, choices=("auto", "heed", "ctranslate2"), default="auto")
 
 
 def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":

@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "-> animal'; es#2 is the second es; repeat the option to force several words"
     )
     add(parser, "--force", "WORDS", text, action="append", type=utf8_text)
-    add(parser, "--out", "FILE", "HTML page (default: %(default)s)", default=Path("attention.html"))
+    add(parser, "--out", "FILE", "HTML page", default=Path("attention.html"))
     for suffix in PICTURES:
         add(parser, f"--{suffix}", "DIR", f"also write {suffix.upper()} pictures of each map and of all together")
     text = "write the picture of this map alone: 'layer 3 head 4', or 'encoder layer 1 head 2' (default kind: cross)"

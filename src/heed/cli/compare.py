@@ -16,18 +16,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "--group", "NAME=RUN,RUN", text, nargs="+", action="extend")
     text = "test set (default: all that all runs have translated, with details about the first)"
     add(parser, "--split", "NAME", text)
-    add(
-        parser,
-        "--challenge",
-        "FILE",
-        "challenge set in JSONL with src, good, bad and tag; none for no challenge set (default: the built-in one for "
-        "models of data=synthetic)",
-        type=str,
-    )
-    text = "further metrics, separated by commas (docs/metrics.md)"
-    add(parser, "--metrics", "NAMES", text)
+    add_challenge(parser)
+    add(parser, "--metrics", "NAMES", "further metrics, separated by commas (docs/metrics.md)")
     add_table_style(parser)
-    add(parser, "--out", "DIR", "output folder (default: %(default)s)", default=Path("comparison"))
+    add(parser, "--out", "DIR", "output folder", default=Path("comparison"))
+
+
+def add_challenge(parser: argparse.ArgumentParser) -> None:
+    """Add ``--challenge``, a challenge set for `heed.comparison.challenge.choose_challenge`."""
+    text = (
+        "challenge set in JSONL with src, good, bad and tag; none for no challenge set (default: the built-in one for "
+        "models of data=synthetic)"
+    )
+    add(parser, "--challenge", "FILE", text, type=str)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--lowercase", "case-insensitive BLEU and chrF")
     text = "BLEU tokenizer: 13a, intl, char, zh, ja-mecab, none, … (default: by target language)"
     add(parser, "--tokenize", "NAME", text)
-    text = "metrics to compute, separated by commas, or all that can be computed here (default: %(default)s)"
+    text = "metrics to compute, separated by commas, or all that can be computed here"
     add(parser, "--metrics", "NAMES", text, default=DEFAULT)
     add(parser, "--comet", "MODEL", "also compute COMET with this folder, checkpoint or Hugging Face model")
     text = "SentencePiece model for spBLEU (default: that of FLORES-200, which sacreBLEU downloads)"

@@ -24,9 +24,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "list: the exercises and your state; start: write files with a gap into your folder; check: check your files, "
         "with exit status 1 unless all pass; solution: print a solution"
     )
-    parser.add_argument("action", choices=ACTIONS, metavar="|".join(ACTIONS), help=text)
+    add(parser, "action", "|".join(ACTIONS), text, choices=ACTIONS)
     add(parser, "name", "NAME", "exercise (default: all; of check: all that are in your folder)", nargs="?")
-    add(parser, "--dir", "DIR", "your folder (default: %(default)s)", default=Path("exercises"))
+    add(parser, "--dir", "DIR", "your folder", default=Path("exercises"))
     add_flag(parser, "--hint", "print a hint for what does not pass")
     add(parser, "--seed", "N", "check with the inputs of an earlier check again (default: new ones)")
     add_flag(parser, "--json", "print the results of list or check as a JSON list of objects")

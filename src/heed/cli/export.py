@@ -21,7 +21,7 @@ UNCHECKED = "The page has no examples, and its weights are not checked: the run 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", "RUN", "run or model folder, or a copy of one")
-    parser.add_argument("--to", required=True, choices=TARGETS, help="the engine, or a page for browsers")
+    add(parser, "--to", None, "the engine, or a page for browsers", choices=TARGETS, required=True)
     text = "type of the weights, for ctranslate2, argos and page (default: float32, page: int10)"
     parser.add_argument("--quantization", choices=tuple(dict.fromkeys(PAGE_WEIGHTS + QUANTIZATIONS)), help=text)
     text = "the new folder, or the file of a page (default: RUN/export/ENGINE[-QUANTIZATION])"

@@ -34,6 +34,13 @@ def read_file(path: Path) -> list[str]:
         return list(read_lines(file, str(path)))
 
 
+def read_parallel(*paths: Path) -> list[list[str]]:
+    """Return the lines of UTF-8 files, which must be equally many."""
+    files = [read_file(path) for path in paths]
+    check_line_counts(dict(zip(paths, files, strict=True)))
+    return files
+
+
 def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     r"""Yield the lines of a UTF-8 stream without their ends (\n or \r\n).
 

@@ -13,7 +13,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "runs", "RUN", "run folders, finished or not; writes RUN/report.html", nargs="*")
     text = "instead of RUN: list all runs of this folder in a browser, and follow those that train; writes no files"
     add(parser, "--serve", "DIR", text)
-    add(parser, "--port", "N", "port for --serve; 0 for any (default: %(default)s)", default=5050)
+    add(parser, "--port", "N", "port for --serve; 0 for any", default=5050)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -11,9 +11,8 @@ SUMMARY = "List runs with their settings and scores."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    text = "folder of runs, sweep, or single run (default: %(default)s)"
-    add(parser, "folder", "DIR", text, nargs="?", default=Path("runs"))
-    text = "sort by run, steps, minutes, valid_bleu, test_bleu or another key of --json (default: %(default)s)"
+    add(parser, "folder", "DIR", "folder of runs, sweep, or single run", nargs="?", default=Path("runs"))
+    text = "sort by run, steps, minutes, valid_bleu, test_bleu or another key of --json"
     add(parser, "--sort", "KEY", text, default="run")
     add_table_style(parser)
     add_flag(parser, "--json", "print a JSON list of objects with unrounded values")

@@ -2,8 +2,8 @@
 
 import argparse
 
-from heed.cli.arguments import add_model_options, add_pair_options, load_translator, read_pairs
-from heed.cli.lines import translator_progress, write_lines
+from heed.cli.arguments import add_model_options, add_pair_options, load_translator
+from heed.cli.lines import read_parallel, translator_progress, write_lines
 
 SUMMARY = "Print log p(target | source) of sentence pairs in nats, summed over subwords and end of sentence."
 
@@ -14,7 +14,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    sources, targets = read_pairs(args)
+    sources, targets = read_parallel(args.src, args.tgt)
     translator = load_translator(args)
     with translator_progress(translator, "Scoring", total=len(sources), prints_results=False):
         scores = translator.score(sources, targets)

@@ -18,24 +18,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", "RUN", "run or model folder, or a copy of one", nargs="+")
     add(parser, "--name", "NAME", "name of a model; once per RUN", action="append")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s, this machine)")
-    add(parser, "--port", "N", "port; 0 for any (default: %(default)s)", default=5000)
+    add(parser, "--port", "N", "port; 0 for any", default=5000)
     add(parser, "--api-keys", "FILE", "ask clients for a key: one of the lines of this file")
     add_flag(parser, "--no-split-sentences", "translate each line as one sentence, unless it is too long")
-    add(
-        parser,
-        "--allow-origin",
-        "URL",
+    text = (
         "let pages of this site, such as https://example.org, use the server in a browser, and accept the name of the "
-        "site for this server; * for all",
-        action="append",
-        default=[],
+        "site for this server; * for all"
     )
+    add(parser, "--allow-origin", "URL", text, action="append", default=[])
     add_batch_options(parser, direction=False)
     add_engine_option(parser)
     group = parser.add_argument_group("limits")
     for name, text in LIMITS.items():
         default = getattr(ServeSettings, name)
-        text = f"{text} (default: %(default)s)"
         add(group, f"--{name.replace('_', '-')}", "N", text, type=type(default), default=default)
 
 

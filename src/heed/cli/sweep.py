@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "study", "STUDY", "folder of the study: runs/NAME", type=Path)
     add(parser, "--storage", "URL", "URL of the study's database (default: STUDY/study.db)")
     add(parser, "--html", "FILE", f"page to write (default: STUDY/{PAGE})")
-    add(parser, "--top", "N", "trials in the table (default: %(default)s)", default=TOP)
+    add(parser, "--top", "N", "trials in the table", default=TOP)
     add_flag(parser, "--watch", "show the study again and again until it ends")
 
 

@@ -37,12 +37,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "--input", "FILE", "translate this file (default: standard input)")
     add(parser, "--output", "FILE", "write to this file (default: standard output)")
     add_flag(parser, "--resume", "continue the --output FILE of a command with the same options that was interrupted")
-    add_flag(
-        parser,
-        "--split-sentences",
+    text = (
         "split lines into sentences, translate these, and join their translations; also splits sentences longer than "
-        "--max-tokens (needs the extra split)",
+        "--max-tokens (needs the extra split)"
     )
+    add_flag(parser, "--split-sentences", text)
     add(parser, "--n-best", "N", "print N translations per line, as `line number from 0 ||| translation ||| score`")
     add_flag(parser, "--scores", "append ` ||| score` to each translation")
     text = "append the word alignment as ` ||| 0-0 1-2 …`: source word - target word, counted from 0"
