@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from heed.cli.arguments import add
 from heed.cli.lines import read_file, write_lines
 from heed.errors import HeedError
-from heed.export import PAGE_WEIGHTS, QUANTIZATIONS, TARGETS
+from heed.export import QUANTIZATIONS, TARGETS
 from heed.files import replacing
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", "RUN", "run or model folder, or a copy of one")
     add(parser, "--to", None, "the engine, or a page for browsers", choices=TARGETS, required=True)
     text = "type of the weights, for ctranslate2, argos and page (default: float32, page: int10)"
-    parser.add_argument("--quantization", choices=tuple(dict.fromkeys(PAGE_WEIGHTS + QUANTIZATIONS)), help=text)
+    add(parser, "--quantization", None, text, choices=tuple(dict.fromkeys(TARGETS["page"] + QUANTIZATIONS)))
     text = "the new folder, or the file of a page (default: RUN/export/ENGINE[-QUANTIZATION])"
     add(parser, "--out", "DIR", text)
     text = "source sentences to compare the export with heed, and a page's examples (default: the run's validation set)"
@@ -35,9 +35,9 @@ def run(args: argparse.Namespace) -> None:
     from heed.inference import loading, model_folder
     from heed.runs.folder import validation_files
 
-    _check_options(args)
+    quantization = _quantization(args)
     translator = loading.load(args.model, device="cpu", max_tokens=None)
-    out = _output(args, translator)
+    out = _output(args, translator, quantization)
     if args.check:
         check = check_set(args.check.name, read_file(args.check))
     elif args.to == "page" and not validation_files(args.model, translator.directions):
@@ -47,31 +47,24 @@ def run(args: argparse.Namespace) -> None:
     target = import_module(f"heed.export.to_{args.to}")
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as partial:
-        report = target.export(translator, partial, check, quantization=_quantization(args))
+        report = target.export(translator, partial, check, quantization=quantization)
     before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
     found = report.lines() if report else [UNCHECKED]
     write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *found])
 
 
-def _check_options(args: argparse.Namespace) -> None:
-    if args.quantization is None:
-        return
-    if args.to not in ("ctranslate2", "argos", "page"):
-        raise HeedError(f"--quantization is for ctranslate2, argos and page: leave it out for --to {args.to}.")
-    known = PAGE_WEIGHTS if args.to == "page" else QUANTIZATIONS
-    if args.quantization not in known:
-        raise HeedError(f"--to {args.to} has weights of {', '.join(known)}, not --quantization {args.quantization}.")
-
-
 def _quantization(args: argparse.Namespace) -> str | None:
     """Return the type of the weights; None for the default of the target."""
-    default = "int10" if args.to == "page" else "float32"
-    return None if args.quantization in (None, default) else str(args.quantization)
+    types = TARGETS[args.to]
+    if args.quantization and not types:
+        raise HeedError(f"--quantization is for ctranslate2, argos and page: leave it out for --to {args.to}.")
+    if args.quantization not in (None, *types):
+        raise HeedError(f"--to {args.to} has weights of {', '.join(types)}, not --quantization {args.quantization}.")
+    return None if args.quantization in (None, *types[:1]) else str(args.quantization)
 
 
-def _output(args: argparse.Namespace, translator: "Translator") -> Path:
+def _output(args: argparse.Namespace, translator: "Translator", quantization: str | None) -> Path:
     """Return the absolute path of the new folder or file, which must not exist."""
-    quantization = _quantization(args)
     name = f"{args.to}-{quantization}" if quantization else args.to
     out: Path = args.out or args.model / "export" / f"{name}{'.html' if args.to == 'page' else ''}"
     if args.to == "argos":

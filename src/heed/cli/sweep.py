@@ -3,14 +3,10 @@
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heed.cli.arguments import add, add_flag
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError, missing_package
-
-if TYPE_CHECKING:
-    from heed.report.sweep import StudySummary
 
 PAGE = "sweep.html"
 TOP = 20
@@ -49,15 +45,11 @@ def run(args: argparse.Namespace) -> None:
             write_lines(["", *lines] if shown else lines)
             write_page(study, page)
             shown = lines
-        # Between the search and its confirmation nothing is running for a moment.
-        looks_after_end = looks_after_end + 1 if _has_ended(study) else 0
+        # Between the search and its confirmation nothing is running for a moment, and after the confirmation, the test
+        # sets are translated for the verdict.
+        is_busy = study.is_searching or study.confirming or (study.confirmed and not study.verdict)
+        looks_after_end = 0 if is_busy else looks_after_end + 1
         if not args.watch or looks_after_end == 2 or (looks_after_end and study.verdict):
             break
         time.sleep(WATCH_INTERVAL)
     write_lines([f"Page: {path_text(page)}"])
-
-
-def _has_ended(study: "StudySummary") -> bool:
-    """Return whether nothing is left to do. After the confirmation, the test sets are translated for the verdict."""
-    is_concluding = study.confirmed and not study.verdict
-    return not (study.is_searching or study.confirming or is_concluding)

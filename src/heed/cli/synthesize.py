@@ -1,7 +1,6 @@
 """``heed synthesize``: training pairs with one side translated by a model."""
 
 import argparse
-import hashlib
 import json
 from functools import partial
 from pathlib import Path
@@ -57,16 +56,12 @@ def run(args: argparse.Namespace) -> None:
 
 def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, side: str) -> str:
     """Write the model's ``side`` ("src" or "tgt") of pairs, unless that has been done; return a line that says so."""
+    from heed.data.cache import file_digest
     from heed.inference.model_folder import digest
 
     ignored = ("run", "out", "device", "model", "reverse_model", "src", "tgt")
-    with file.open("rb") as stream:
-        settings = {
-            **{name: value for name, value in vars(args).items() if name not in ignored},
-            "model": digest(model),
-            "text": hashlib.file_digest(stream, "blake2b").hexdigest(),
-            "side": side,
-        }
+    settings = {name: value for name, value in vars(args).items() if name not in ignored}
+    settings |= {"model": digest(model), "text": file_digest(file), "side": side}
     manifest = args.out / MANIFEST
     try:
         entries = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else {}
@@ -79,12 +74,8 @@ def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, s
     translator = load_translator(args, model)
     engine = type(translator.engine).__name__
     if path.name not in entries:
-        entries[path.name] = {
-            "model": path_text(model),
-            "text": path_text(file),
-            "engine": engine,
-            "settings": settings,
-        }
+        facts = {"model": path_text(model), "text": path_text(file), "engine": engine}
+        entries[path.name] = {**facts, "settings": settings}
         write_file(manifest, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
     output = ResumableOutput(path, {**settings, "engine": engine}, block=LINES_AT_ONCE)
     with output.locked(), file.open("rb") as stream:

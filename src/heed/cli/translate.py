@@ -1,7 +1,6 @@
 """``heed translate``: translate standard input or a file."""
 
 import argparse
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -183,13 +182,11 @@ def _pharaoh(translation: "Translation") -> str:
 
 def _settings(args: argparse.Namespace, translator: "Translator") -> dict[str, Any]:
     """Return what the output depends on: options, engine, and digests of the input and of each model's files."""
+    from heed.data.cache import file_digest
     from heed.inference.model_folder import digest
 
     ignored = ("run", "input", "output", "resume", "device", "model")
     options = {name: value for name, value in vars(args).items() if name not in ignored}
-    lines = None
-    if args.input and args.input.is_file():
-        with args.input.open("rb") as file:
-            lines = hashlib.file_digest(file, "blake2b").hexdigest()
+    lines = file_digest(args.input) if args.input and args.input.is_file() else None
     engine = type(translator.engine).__name__
     return {**options, "engine": engine, "model": [digest(folder) for folder in args.model], "input": lines}

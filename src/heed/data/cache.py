@@ -96,7 +96,7 @@ def _is_complete(folder: Path) -> bool:
         if manifest["format"] != FORMAT or any(file.stat().st_size != size for file, size, _ in files):
             return False
         is_large = sum(size for _, size, _ in files) > VERIFIED_BYTES
-        return is_large or all(_digest_of_file(file) == digest for file, _, digest in files)
+        return is_large or all(file_digest(file) == digest for file, _, digest in files)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
@@ -113,13 +113,14 @@ def _read_manifest(folder: Path) -> Any:
 def _write_manifest(folder: Path) -> None:
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != MANIFEST]
     described = {
-        file.relative_to(folder).as_posix(): {"size": file.stat().st_size, "digest": _digest_of_file(file)}
+        file.relative_to(folder).as_posix(): {"size": file.stat().st_size, "digest": file_digest(file)}
         for file in track(files, f"Checking {folder.name.partition('.')[0]}", unit="files")
     }
     write_file(folder / MANIFEST, json.dumps({"format": FORMAT, "files": described}, indent=1), durable=True)
 
 
-def _digest_of_file(file: Path) -> str:
+def file_digest(file: Path) -> str:
+    """Return the digest of a file's content."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 

@@ -38,8 +38,8 @@ def export(translator: Translator, out: Path, check: CheckSet | None, *, quantiz
     Args:
         out: the new file.
         check: sentences for the comparison; some become the examples of the page. None: there are none.
-        quantization: one of `heed.export.PAGE_WEIGHTS`; None: "int10". With int8, a model of real text changes several
-            times as many translations.
+        quantization: one of `heed.export.TARGETS["page"]`; None: "int10". With int8, a model of real text changes
+            several times as many translations.
 
     Returns:
         The comparison of the model with the weights of the page. heed computes both.
