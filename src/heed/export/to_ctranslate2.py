@@ -58,8 +58,10 @@ class CTranslate2Engine(ExportedEngine):
             raise HeedError(f"CTranslate2 cannot load {folder}: {error}") from error
         self._ids = {piece: id_ for id_, piece in enumerate(self.tokenizer.tgt_pieces(range(self.tokenizer.tgt_vocab)))}
 
-    def check(self, search: Search) -> None:
-        check_search(search)
+    @staticmethod
+    def check(search: Search) -> None:
+        if not isinstance(search, BeamSearch | GreedySearch):
+            raise HeedError("CTranslate2 has beam search and greedy search only.")
 
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
         beam, penalty, n_best = 1, 0.0, 1
@@ -105,12 +107,6 @@ class CTranslate2Engine(ExportedEngine):
         return float(sum(scored.log_probs))
 
 
-def check_search(search: Search) -> None:
-    """Raise a HeedError unless `CTranslate2Engine` has this kind of search."""
-    if not isinstance(search, BeamSearch | GreedySearch):
-        raise HeedError("CTranslate2 has beam search and greedy search only.")
-
-
 def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None = None) -> Report:
     """Write a folder for `CTranslate2Engine`. CTranslate2 can also load it without heed.
 
@@ -121,33 +117,32 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     Raises:
         HeedError: if CTranslate2 is not installed or cannot compute the model, or the check fails.
     """
-    facts = convert(translator, out, quantization=quantization)
+    require("ctranslate2")
+    model, tokenizer = ctranslate2_model.check_supported(translator.model), translator.tokenizer
+    out.mkdir(exist_ok=True)
+    pieces = (tokenizer.src_pieces(range(tokenizer.src_vocab)), tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
+    try:
+        ctranslate2_model.save(out, model, *pieces, quantization=quantization)
+    except ValueError as error:
+        raise HeedError(f"CTranslate2 could not convert the model: {error}") from error
+    tokenizer.save(out)
+    description = {
+        "to": "ctranslate2",
+        "heed": __version__,
+        "src_lang": translator.src_lang,
+        "tgt_lang": translator.tgt_lang,
+        "search": translator.saved_search,
+        "quantization": quantization,
+        "positions": model.max_target_length,
+    }
+    _write_description(out, description)
     report = compare_engines(translator, CTranslate2Engine(out), check, is_exact=quantization is None)
-    check_facts = {key: value for key, value in asdict(report).items() if key != "name"}
-    _write_description(out, translator, **facts, check=check_facts)
+    checked = {key: value for key, value in asdict(report).items() if key != "name"}
+    _write_description(out, {**description, "check": checked})
     return report
 
 
-def convert(translator: Translator, folder: Path, *, quantization: str | None = None) -> dict[str, Any]:
-    """Write the files of `export` without a check; return further content of ``heed.json``."""
-    require("ctranslate2")
-    model, tokenizer = ctranslate2_model.check_supported(translator.model), translator.tokenizer
-    folder.mkdir(exist_ok=True)
-    pieces = (tokenizer.src_pieces(range(tokenizer.src_vocab)), tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
-    try:
-        ctranslate2_model.save(folder, model, *pieces, quantization=quantization)
-    except ValueError as error:
-        raise HeedError(f"CTranslate2 could not convert the model: {error}") from error
-    tokenizer.save(folder)
-    facts = {"quantization": quantization, "positions": model.max_target_length}
-    _write_description(folder, translator, **facts)
-    return facts
-
-
-def _write_description(folder: Path, translator: Translator, **facts: Any) -> None:
-    """Write ``heed.json``: the engine, heed's version, the languages, the search, and further facts."""
-    own = {name: getattr(translator, name) for name in ("src_lang", "tgt_lang")}
-    content = {"to": "ctranslate2", "heed": __version__, **own, "search": translator.saved_search, **facts}
+def _write_description(folder: Path, content: Mapping[str, Any]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
 
@@ -190,7 +185,7 @@ def load(
     directed = translator.in_direction(direction)
     chosen = build_search(translator.saved_search, **search)
     try:
-        check_search(chosen)
+        CTranslate2Engine.check(chosen)
         engine = load_engine(paths, translator, required=required)
     except HeedError as error:
         if required:

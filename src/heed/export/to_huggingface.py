@@ -77,7 +77,13 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     engine.check_tokenizer(translator.tokenizer, check.sources)
     report = compare_engines(translator, engine, check)
     card = out / "README.md"
-    card.write_text(_model_card(translator, report), encoding="utf-8")
+    languages = [language for language in (translator.src_lang, translator.tgt_lang) if language]
+    text = CARD.format(
+        language=f"language: {json.dumps(languages)}\n" if languages else "",
+        direction=" → ".join(languages) or "unknown languages",
+        report="".join(f"- {line}\n" for line in report.lines()),
+    )
+    card.write_text(text, encoding="utf-8")
     # safetensors makes its file readable by the owner only. Use the mode of the card, which follows the umask.
     (out / "model.safetensors").chmod(card.stat().st_mode)
     return report
@@ -157,12 +163,3 @@ def _save_tokenizer(folder: Path, translator: Translator) -> None:
         (folder / name).write_text(f"{text}\n", encoding="utf-8")
     (folder / "source.spm").write_bytes(tokenizer.models[0])
     (folder / "target.spm").write_bytes(tokenizer.models[-1])
-
-
-def _model_card(translator: Translator, report: Report) -> str:
-    languages = [language for language in (translator.src_lang, translator.tgt_lang) if language]
-    return CARD.format(
-        language=f"language: {json.dumps(languages)}\n" if languages else "",
-        direction=" → ".join(languages) or "unknown languages",
-        report="".join(f"- {line}\n" for line in report.lines()),
-    )
