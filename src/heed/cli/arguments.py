@@ -47,20 +47,22 @@ def add_table_style(parser: "Parser") -> None:
     parser.add_argument("--table", choices=("markdown", "latex", "csv"), default="text", metavar="FORMAT", help=text)
 
 
-def add_model_options(parser: "Parser", *, several: str = "", **settings: Any) -> None:
+def add_model_options(parser: "Parser", *, several: str = "", required: bool = True, engine: bool = False) -> None:
     """Add ``--model`` and the options of `add_batch_options`.
 
     Args:
         several: what several models are for. The option may then be repeated, and its value is a list.
     """
-    repeat = f"; repeat the option {several}" if several else ""
-    settings = {"required": True, **({"action": "append"} if several else {}), **settings}
-    add(parser, "--model", "DIR", f"run or model folder, or a copy of one{repeat}", **settings)
-    add_batch_options(parser)
+    text = "run or model folder, or a copy of one"
+    if several:
+        add(parser, "--model", "DIR", f"{text}; repeat the option {several}", required=required, action="append")
+    else:
+        add(parser, "--model", "DIR", text, required=required)
+    add_batch_options(parser, engine=engine)
 
 
-def add_batch_options(parser: "Parser", *, direction: bool = True) -> None:
-    """Add the options for batch size, sentence length and device, and for the direction."""
+def add_batch_options(parser: "Parser", *, direction: bool = True, engine: bool = False) -> None:
+    """Add the options for batch size, sentence length and device, and for the direction and the engine."""
     if direction:
         text = (
             "languages to translate from and to, such as de-en, or only the language to translate to, for a model of "
@@ -71,6 +73,12 @@ def add_batch_options(parser: "Parser", *, direction: bool = True) -> None:
     text = "maximum subwords per sentence; a longer sentence is an error"
     add(parser, "--max-tokens", "N", text, default=MAX_TOKENS)
     add(parser, "--device", "NAME", "cpu, cuda, cuda:1, mps (default: cuda if available, otherwise cpu)")
+    if engine:
+        text = (
+            "what computes translations: heed's own code, or CTranslate2, which is faster and needs the extra export; "
+            "auto is CTranslate2 on CPUs, where it is installed and has the model and the search"
+        )
+        add(parser, "--engine", None, text, choices=("auto", "heed", "ctranslate2"), default="auto")
 
 
 def add_pair_options(parser: "Parser", *, words: str = "") -> None:
@@ -101,15 +109,6 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
 def search_options(args: argparse.Namespace) -> SearchOptions:
     """Return the values of the options of `add_search_options`."""
     return cast(SearchOptions, {name: getattr(args, name) for name in SearchOptions.__annotations__})
-
-
-def add_engine_option(parser: "Parser") -> None:
-    """Add ``--engine``."""
-    text = (
-        "what computes translations: heed's own code, or CTranslate2, which is faster and needs the extra export; auto "
-        "is CTranslate2 on CPUs, where it is installed and has the model and the search"
-    )
-    add(parser, "--engine", None, text, choices=("auto", "heed", "ctranslate2"), default="auto")
 
 
 def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":

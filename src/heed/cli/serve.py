@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from heed.cli.arguments import add, add_batch_options, add_engine_option, add_flag, load_translator
+from heed.cli.arguments import add, add_batch_options, add_flag, load_translator
 from heed.cli.lines import read_file
 from heed.errors import HeedError, missing_package
 from heed.serve.settings import LIMITS, ServeSettings
@@ -26,8 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "site for this server; * for all"
     )
     add(parser, "--allow-origin", "URL", text, action="append", default=[])
-    add_batch_options(parser, direction=False)
-    add_engine_option(parser)
+    add_batch_options(parser, direction=False, engine=True)
     group = parser.add_argument_group("limits")
     for name, text in LIMITS.items():
         default = getattr(ServeSettings, name)

@@ -5,14 +5,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from heed.cli.arguments import (
-    add,
-    add_batch_options,
-    add_engine_option,
-    add_search_options,
-    load_translator,
-    search_options,
-)
+from heed.cli.arguments import add, add_batch_options, add_search_options, load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, path_text, write_lines
 from heed.cli.output_file import ResumableOutput
 from heed.cli.translate import translated_lines
@@ -31,8 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "--src", "FILE", "source sentences, one per line, for --model")
     add(parser, "--tgt", "FILE", "target sentences, one per line, for --reverse-model")
     add(parser, "--out", "DIR", "folder of the pairs: a file for each model; continued if it exists", required=True)
-    add_batch_options(parser, direction=False)
-    add_engine_option(parser)
+    add_batch_options(parser, direction=False, engine=True)
     add_search_options(parser)
 
 

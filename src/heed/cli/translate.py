@@ -10,15 +10,7 @@ from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from heed.cli.arguments import (
-    add,
-    add_engine_option,
-    add_flag,
-    add_model_options,
-    add_search_options,
-    load_translator,
-    search_options,
-)
+from heed.cli.arguments import add, add_flag, add_model_options, add_search_options, load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
 from heed.cli.output_file import ResumableOutput
 from heed.errors import HeedError
@@ -32,7 +24,7 @@ SUMMARY = "Translate standard input or a file, line by line."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, several="for an ensemble")
+    add_model_options(parser, several="for an ensemble", engine=True)
     add(parser, "--input", "FILE", "translate this file (default: standard input)")
     add(parser, "--output", "FILE", "write to this file (default: standard output)")
     add_flag(parser, "--resume", "continue the --output FILE of a command with the same options that was interrupted")
@@ -46,7 +38,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "append the word alignment as ` ||| 0-0 1-2 …`: source word - target word, counted from 0"
     add_flag(parser, "--alignments", text)
     add_flag(parser, "--json", "print a JSON object per line: source and translations with their scores")
-    add_engine_option(parser)
     add_search_options(parser)
 
 
@@ -55,37 +46,16 @@ def run(args: argparse.Namespace) -> None:
     with ExitStack() as stack:
         stream = stack.enter_context(args.input.open("rb")) if args.input else standard_input()
         translator = load_translator(args)
-        output = ResumableOutput(args.output, _settings(args, translator), block=LINES_AT_ONCE) if args.output else None
-        if output:
+        _translations(translator, [], args, chunk=1)  # reports wrong options before a file is touched
+        file, done = None, 0
+        if args.output:
+            output = ResumableOutput(args.output, _settings(args, translator), block=LINES_AT_ONCE)
             stack.enter_context(output.locked())
-        _translate_stream(translator, args, stream, output)
-
-
-def _check_options(args: argparse.Namespace) -> None:
-    """Refuse combinations of options that contradict each other, before the model is loaded."""
-    if args.n_best is not None and args.split_sentences:
-        raise HeedError("--n-best and --split-sentences do not go together: a line of sentences has one translation.")
-    if args.resume and not (args.input and args.output):
-        raise HeedError("--resume continues a file: add --input FILE and --output FILE.")
-    if args.resume and args.n_best is not None and not args.json:
-        raise HeedError("--resume needs one line of output per line: add --json to --n-best.")
-    if args.output and args.output.is_dir():  # an empty name is the current folder
-        raise HeedError(f"--output {args.output} is a folder: name a file.")
-    if args.output and args.input and args.output.exists() and args.output.samefile(args.input):
-        raise HeedError(f"--output {args.output} is the input: choose another file.")
-
-
-def _translate_stream(
-    translator: "Translator", args: argparse.Namespace, stream: BinaryIO, output: ResumableOutput | None
-) -> None:
-    """Translate all lines of a stream into a file, or to standard output."""
-    _translations(translator, [], args, chunk=1)  # reports wrong options before a file is touched
-    done = output.lines_done(resume=args.resume) if output else 0
-    chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
-    translate = partial(_translations, translator, args=args, chunk=chunk)
-    cut, first_cut = 0, 0
-    with ExitStack() as stack:
-        file = stack.enter_context(output.open()) if output else None
+            done = output.lines_done(resume=args.resume)
+            file = stack.enter_context(output.open())
+        chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
+        translate = partial(_translations, translator, args=args, chunk=chunk)
+        cut, first_cut = 0, 0
         for number, source, translations in translated_lines(
             translator, stream, args.input, translate, done=done, prints_results=file is None
         ):
@@ -104,6 +74,20 @@ def _translate_stream(
             f"and may be cut off, the first in line {first_cut:,} (--json marks them with finished: false).",
             file=sys.stderr,
         )
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Refuse combinations of options that contradict each other, before the model is loaded."""
+    if args.n_best is not None and args.split_sentences:
+        raise HeedError("--n-best and --split-sentences do not go together: a line of sentences has one translation.")
+    if args.resume and not (args.input and args.output):
+        raise HeedError("--resume continues a file: add --input FILE and --output FILE.")
+    if args.resume and args.n_best is not None and not args.json:
+        raise HeedError("--resume needs one line of output per line: add --json to --n-best.")
+    if args.output and args.output.is_dir():  # an empty name is the current folder
+        raise HeedError(f"--output {args.output} is a folder: name a file.")
+    if args.output and args.input and args.output.exists() and args.output.samefile(args.input):
+        raise HeedError(f"--output {args.output} is the input: choose another file.")
 
 
 def translated_lines(
@@ -167,8 +151,6 @@ def _format(args: argparse.Namespace, number: int, source: str, translations: "l
         if each.alignment is not None:
             fields.append(_pharaoh(each))
         yield " ||| ".join(fields)
-        if args.n_best is None:
-            return
 
 
 def _plain(translation: "Translation") -> dict[str, Any]:

@@ -2,23 +2,17 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Interval
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
 from heed.decoding.fused import for_search
-from heed.decoding.search import (
-    BeamSize,
-    History,
-    Hypothesis,
-    LengthPenalty,
-    Search,
-    steps_between_stop_checks,
-    token_log_probs,
-)
+from heed.decoding.search import History, Hypothesis, LengthPenalty, Search, steps_between_stop_checks, token_log_probs
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
@@ -46,7 +40,7 @@ class BeamSearch(Search):
     with equal scores are ordered by length, then by position in the beam. So the result does not depend on the batch.
     """
 
-    beam: BeamSize
+    beam: Annotated[int, Interval(ge=1, le=1_000)]
     length_penalty: LengthPenalty
     n_best: AtLeast1
 

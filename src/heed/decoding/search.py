@@ -18,7 +18,6 @@ from heed.symbols import BOS, EOS, PAD
 # The upper bounds are far above useful values. They prevent a typo from exhausting memory or time.
 LengthFactor = Annotated[float, Interval(ge=0, le=100)]
 LengthExtra = Annotated[int, Interval(ge=0, le=10_000)]
-BeamSize = Annotated[int, Interval(ge=1, le=1_000)]
 SampleCount = Annotated[int, Interval(ge=1, le=10_000)]
 LengthPenalty = Annotated[float, Interval(ge=0, le=10)]
 Nucleus = Annotated[float, Interval(gt=0, le=1)]

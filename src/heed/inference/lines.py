@@ -25,7 +25,7 @@ class LineError(HeedError):
 
 @contextmanager
 def renumbered(number: Callable[[int], int]) -> Iterator[None]:
-    """Map line numbers in errors, for input that was split before translation."""
+    """Map line numbers in errors, for input that was split before translation or comes in blocks."""
     try:
         yield
     except LineError as error:
@@ -44,23 +44,22 @@ def check_pairs(sources: Sequence[str], targets: Sequence[str]) -> None:
 
 
 def encode_lines(
-    encode: Callable[[Sequence[str]], list[list[int]]], lines: list[str], *, first_line: int, max_tokens: int | None
+    encode: Callable[[Sequence[str]], list[list[int]]], lines: list[str], *, max_tokens: int | None
 ) -> list[list[int]]:
     """Return the ids of lines.
 
     Args:
         encode: a method of the tokenizer.
-        first_line: number of the first line in error messages.
         max_tokens: the longest accepted line in subwords; None: no limit.
 
     Raises:
         LineError: if a line contains a lone surrogate or is too long.
     """
-    for number, line in enumerate(lines, first_line):
+    for number, line in enumerate(lines, 1):
         if SURROGATE.search(line):
             raise LineError(number, " is not Unicode text: it contains a lone surrogate. Read it as UTF-8.")
     encoded = encode(lines)
-    for number, ids in enumerate(encoded, first_line):
+    for number, ids in enumerate(encoded, 1):
         if max_tokens is not None and len(ids) > max_tokens:
             problem = f" has {len(ids):,} subwords, and the limit is {max_tokens:,}: split it into sentences"
             raise LineError(number, f"{problem}, or raise the limit ({argument('max_tokens')}).")

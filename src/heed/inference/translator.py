@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from itertools import islice, repeat
+from operator import add
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from heed.data.directions import Direction
@@ -16,7 +18,7 @@ from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
 from heed.inference.languages import choose_direction
-from heed.inference.lines import LineError, as_list, check_pairs, encode_lines
+from heed.inference.lines import LineError, as_list, check_pairs, encode_lines, renumbered
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
 from heed.layers.edits import Edits
@@ -234,7 +236,7 @@ class Translator:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
         sources = as_list(sources)
         if targets is None:
-            ids = self._encode_src(sources, first_line=1)
+            ids = self._encode_src(sources)
             n_best = self.translate_ids(ids, search=self._build_search({**search}))
             return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
         targets = as_list(targets)
@@ -295,7 +297,7 @@ class Translator:
         return score_output(output, {})
 
     def translate_ids(
-        self, sources: Sequence[Sequence[int]], *, first_line: int = 1, search: Search | None = None
+        self, sources: Sequence[Sequence[int]], *, search: Search | None = None
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of the search for each source, best first.
 
@@ -313,7 +315,7 @@ class Translator:
                 found = iter(engine.search(filled, search) if filled else ())
                 return [next(found) if sources[row] else [empty] for row in rows]
 
-            return self._in_batches(search_rows, [len(ids) + 1 for ids in sources], first_line)
+            return self._in_batches(search_rows, [len(ids) + 1 for ids in sources])
 
     def _build_search(self, changes: Mapping[str, Any]) -> Search:
         """Return the changed search; raise a HeedError if it cannot be changed or the engine does not support it."""
@@ -330,10 +332,11 @@ class Translator:
     def _stream(
         self, lines: Iterator[str], chunk: int, search: Search, *, alignments: bool, maps: bool
     ) -> Iterator[list[Translation]]:
-        first_line = 1
+        done = 0
         while sentences := list(islice(lines, chunk)):
-            src_ids = self._encode_src(sentences, first_line=first_line)
-            found = self.translate_ids(src_ids, first_line=first_line, search=search)
+            with renumbered(partial(add, done)):
+                src_ids = self._encode_src(sentences)
+                found = self.translate_ids(src_ids, search=search)
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
             texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
@@ -353,7 +356,7 @@ class Translator:
                     )
                     for each, pair in zip(n_best, pairs, strict=False)
                 ]
-            first_line += len(sentences)
+            done += len(sentences)
 
     def _links(self, pair: Attended, symmetrize: str = "target", **choice: Any) -> list[Link]:
         """Return the word alignment of one pair. ``choice`` selects the map, see `align`."""
@@ -374,7 +377,8 @@ class Translator:
         """Yield the attention maps of sentence pairs. Ids end with EOS."""
         for start in range(0, len(sources), PAIRS_AT_ONCE):
             src_block, tgt_block = (ids[start : start + PAIRS_AT_ONCE] for ids in (src_ids, tgt_ids))
-            maps = self._teacher_force(attention_maps, src_block, tgt_block, first_line=1 + start)
+            with renumbered(partial(add, start)):
+                maps = self._teacher_force(attention_maps, src_block, tgt_block)
             for row, (src, tgt, pair_maps) in enumerate(zip(src_block, tgt_block, maps, strict=True), start):
                 pieces = self.tokenizer.src_pieces(src), self.tokenizer.tgt_pieces(tgt)
                 yield Attended(sources[row], targets[row], *pieces, *pair_maps)
@@ -384,8 +388,6 @@ class Translator:
         compute: Callable[[Seq2Seq, Sequence[list[int]], Sequence[list[int]]], list[Result]],
         src_ids: Sequence[list[int]],
         tgt_ids: Sequence[list[int]],
-        *,
-        first_line: int = 1,
     ) -> list[Result]:
         """Apply `log_probs` or `attention_maps` to each pair, in batches. Ids end with EOS."""
         with self._torch.inference_mode() as model:
@@ -394,33 +396,31 @@ class Translator:
                 return compute(model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
 
             lengths = [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]
-            return self._in_batches(compute_rows, lengths, first_line)
+            return self._in_batches(compute_rows, lengths)
 
-    def _in_batches(
-        self, compute: Callable[[list[int]], list[Result]], lengths: Sequence[int], first_line: int
-    ) -> list[Result]:
+    def _in_batches(self, compute: Callable[[list[int]], list[Result]], lengths: Sequence[int]) -> list[Result]:
         """Apply ``compute`` to batches of rows with similar lengths, and return the results in order.
 
         Raises:
-            LineError: if a batch is refused. It names the batch's longest sentence, counted from ``first_line``.
+            LineError: if a batch is refused. It names the batch's longest sentence.
         """
         results: dict[int, Result] = {}
         for rows in length_batches(lengths, self.batch_tokens):
             try:
                 results.update(zip(rows, compute(rows), strict=True))
             except HeedError as error:
-                raise LineError(first_line + rows[0], f": {error}") from error
+                raise LineError(1 + rows[0], f": {error}") from error
             self.on_batch(len(rows))
         return [results[row] for row in range(len(lengths))]
 
     def _encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets, with EOS."""
         check_pairs(sources, targets)
-        src_ids = self._encode_src(sources, first_line=1)
-        tgt_ids = encode_lines(self.tokenizer.encode_tgt, targets, first_line=1, max_tokens=self.max_tokens)
+        src_ids = self._encode_src(sources)
+        tgt_ids = encode_lines(self.tokenizer.encode_tgt, targets, max_tokens=self.max_tokens)
         return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
 
-    def _encode_src(self, sentences: list[str], *, first_line: int) -> list[list[int]]:
+    def _encode_src(self, sentences: list[str]) -> list[list[int]]:
         """Return the ids of source sentences, without EOS. White space of any script has no ids."""
         sentences = [line if line.strip() else "" for line in sentences]
-        return encode_lines(self.tokenizer.encode_src, sentences, first_line=first_line, max_tokens=self.max_tokens)
+        return encode_lines(self.tokenizer.encode_src, sentences, max_tokens=self.max_tokens)

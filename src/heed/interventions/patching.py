@@ -110,7 +110,7 @@ def _find_twins(
     """Return the sentences that can be patched, twins after each other, and the token ids of each."""
     encoders, limit = (translator.tokenizer.encode_src, *[translator.tokenizer.encode_tgt] * 2), translator.max_tokens
     texts = [[each.src for each in contrasts], [each.good for each in contrasts], [each.bad for each in contrasts]]
-    encoded = (encode_lines(*each, first_line=1, max_tokens=limit) for each in zip(encoders, texts, strict=True))
+    encoded = (encode_lines(*each, max_tokens=limit) for each in zip(encoders, texts, strict=True))
     src, good, bad = ([[*ids, EOS] for ids in lines] for lines in encoded)
     used, rows = [], []
     for a, b in zip(range(0, len(src), 2), range(1, len(src), 2), strict=False):
