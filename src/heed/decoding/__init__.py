@@ -3,6 +3,6 @@
 from heed.decoding.beam import BeamSearch
 from heed.decoding.greedy import GreedySearch
 from heed.decoding.sampling import SampleSearch
-from heed.decoding.search import Hypothesis, Search
+from heed.decoding.search import Hypothesis, NBest, Search
 
-__all__ = ["BeamSearch", "GreedySearch", "Hypothesis", "SampleSearch", "Search"]
+__all__ = ["BeamSearch", "GreedySearch", "Hypothesis", "NBest", "SampleSearch", "Search"]

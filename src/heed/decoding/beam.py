@@ -12,11 +12,13 @@ from torch import Tensor
 
 from heed import kernels
 from heed.decoding.fused import for_search
-from heed.decoding.search import History, Hypothesis, LengthPenalty, Search, steps_between_stop_checks, token_log_probs
+from heed.decoding.search import History, Hypothesis, NBest, Search, steps_between_stop_checks, token_log_probs
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
 from heed.symbols import BOS, EOS, PAD
+
+LengthPenalty = Annotated[float, Interval(ge=0, le=10)]
 
 EMPTY = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)
 """The result if every continuation has probability 0 or NaN."""
@@ -50,9 +52,7 @@ class BeamSearch(Search):
             raise HeedError(f"search.n_best={self.n_best} must be at most search.beam={self.beam}.")
 
     @torch.inference_mode()
-    def __call__(
-        self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
-    ) -> list[list[Hypothesis]]:
+    def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
         model, device = for_search(model), src.device
         limits = self.limits(model, src_mask)
         penalties = self._penalties(max(limits), device)
@@ -95,9 +95,7 @@ class BeamSearch(Search):
         dtype = torch.float32 if device.type == "mps" else torch.float64
         return torch.tensor([((5 + n) / 6) ** self.length_penalty for n in range(longest + 1)], dtype=dtype)
 
-    def _hypotheses(
-        self, history: History, limits: list[int], penalties: Float[Tensor, " T"]
-    ) -> list[list[Hypothesis]]:
+    def _hypotheses(self, history: History, limits: list[int], penalties: Float[Tensor, " T"]) -> list[NBest]:
         """Rank all hypotheses of each sentence, and trace the best ones back to their first tokens."""
         token, parent, log_prob = (part.cpu() for part in history.tensors())
         T, K = token.shape[1:]

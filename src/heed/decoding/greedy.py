@@ -6,7 +6,7 @@ from torch import Tensor
 
 from heed import kernels
 from heed.decoding.fused import for_search
-from heed.decoding.search import Hypothesis, Search, decode_rows, token_log_probs
+from heed.decoding.search import NBest, Search, decode_rows, token_log_probs
 from heed.models.seq2seq import Seq2Seq
 
 
@@ -14,9 +14,7 @@ class GreedySearch(Search):
     """Choose the most probable next token at every step. The score is the log-probability."""
 
     @torch.inference_mode()
-    def __call__(
-        self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
-    ) -> list[list[Hypothesis]]:
+    def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
         model = for_search(model)
         state = model.start(model.encode(src, src_mask))
         return [[hypothesis] for hypothesis in decode_rows(model, state, self.limits(model, src_mask), _most_probable)]

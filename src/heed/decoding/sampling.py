@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heed import kernels
 from heed.decoding.fused import for_search
-from heed.decoding.search import Hypothesis, Nucleus, SampleCount, Search, decode_rows, token_log_probs
+from heed.decoding.search import NBest, Nucleus, SampleCount, Search, decode_rows, token_log_probs
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast0, AtLeast1, Positive, validated
 from heed.symbols import BOS, EOS, PAD
@@ -41,9 +41,7 @@ class SampleSearch(Search):
     """Samples per sentence."""
 
     @torch.inference_mode()
-    def __call__(
-        self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
-    ) -> list[list[Hypothesis]]:
+    def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
         model = for_search(model)
         # One row per sample. The samples of a sentence are consecutive.
         limits = [limit for limit in self.limits(model, src_mask) for _ in range(self.n_best)]

@@ -19,7 +19,6 @@ from heed.symbols import BOS, EOS, PAD
 LengthFactor = Annotated[float, Interval(ge=0, le=100)]
 LengthExtra = Annotated[int, Interval(ge=0, le=10_000)]
 SampleCount = Annotated[int, Interval(ge=1, le=10_000)]
-LengthPenalty = Annotated[float, Interval(ge=0, le=10)]
 Nucleus = Annotated[float, Interval(gt=0, le=1)]
 
 
@@ -35,6 +34,10 @@ class Hypothesis:
     """The value by which the search ranks."""
     finished: bool
     """Whether it ends with EOS, instead of being cut at the length limit."""
+
+
+NBest = list[Hypothesis]
+"""Hypotheses of one sentence, best first."""
 
 
 @validated("search.")
@@ -59,10 +62,8 @@ class Search(ABC):
             )
 
     @abstractmethod
-    def __call__(
-        self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, best first, at least one."""
+    def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
+        """Return the hypotheses of each sentence, at least one."""
 
     def with_text(self, decode: Callable[[Sequence[Sequence[int]]], list[str]]) -> "Search":
         """Return a search that converts ids to text by ``decode``, if it compares texts (`MBRSearch`); else itself."""

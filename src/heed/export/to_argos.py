@@ -30,11 +30,7 @@ def package_name(translator: Translator) -> str:
 
 
 def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
-    """Write an ``.argosmodel`` file.
-
-    Args:
-        out: the new file.
-        quantization: see `to_ctranslate2.export`.
+    """Write an ``.argosmodel`` file with a model of `to_ctranslate2.export`.
 
     Raises:
         HeedError: if an Argos package cannot hold the model, or the check fails.
@@ -49,21 +45,6 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
             "An Argos package has one SentencePiece model for both languages, and this model has two: train with "
             "tokenizer.joint=true, or use `--to ctranslate2`."
         )
-    # The folder is named after the temporary file ``out``, so that `replacing` removes it after a kill.
-    with TemporaryDirectory(dir=out.parent, prefix=f"{out.stem}.", suffix=".partial") as folder:
-        package = Path(folder) / package_name(translator)
-        package.mkdir()
-        report = _write_package(package, translator, check, quantization=quantization)
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in sorted(Path(folder).rglob("*")):
-                archive.write(path, path.relative_to(folder))
-    return report
-
-
-def _write_package(package: Path, translator: Translator, check: CheckSet, *, quantization: str | None) -> Report:
-    model = package / "model"
-    report = to_ctranslate2.export(translator, model, check, quantization=quantization)
-    (model / "tokenizer.model").rename(package / "sentencepiece.model")
     metadata = {
         "package_version": PACKAGE_VERSION,
         "argos_version": ARGOS_VERSION,
@@ -73,11 +54,21 @@ def _write_package(package: Path, translator: Translator, check: CheckSet, *, qu
         "to_name": language_name(translator.tgt_lang),
         "type": "translate",
     }
-    (package / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-    readme = [
-        f"# {translator.src_lang} to {translator.tgt_lang}\n",
-        "Trained with heed (https://github.com/heed-nmt/heed). Check of the CTranslate2 model at export:\n",
-        *(f"- {line.replace('×', 'x')}" for line in report.lines()),
-    ]
-    (package / "README.md").write_text("\n".join(readme) + "\n", encoding="utf-8")
+    # The folder is named after the temporary file ``out``, so that `replacing` removes it after a kill.
+    with TemporaryDirectory(dir=out.parent, prefix=f"{out.stem}.", suffix=".partial") as folder:
+        package = Path(folder) / package_name(translator)
+        model = package / "model"
+        package.mkdir()
+        report = to_ctranslate2.export(translator, model, check, quantization=quantization)
+        (model / "tokenizer.model").rename(package / "sentencepiece.model")
+        (package / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+        readme = [
+            f"# {translator.src_lang} to {translator.tgt_lang}\n",
+            "Trained with heed (https://github.com/heed-nmt/heed). Check of the CTranslate2 model at export:\n",
+            *(f"- {line.replace('×', 'x')}" for line in report.lines()),
+        ]
+        (package / "README.md").write_text("\n".join(readme) + "\n", encoding="utf-8")
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(Path(folder).rglob("*")):
+                archive.write(path, path.relative_to(folder))
     return report

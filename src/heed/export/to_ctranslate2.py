@@ -15,7 +15,7 @@ import torch
 from heed import __version__
 from heed.data.cache import build_once
 from heed.data.tokenizer import Tokenizer
-from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
+from heed.decoding import BeamSearch, GreedySearch, Hypothesis, NBest, Search
 from heed.errors import HeedError
 from heed.export import ctranslate2_model, require
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, random_set, validation_set
@@ -63,7 +63,7 @@ class CTranslate2Engine(ExportedEngine):
         if not isinstance(search, BeamSearch | GreedySearch):
             raise HeedError("CTranslate2 has beam search and greedy search only.")
 
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[NBest]:
         beam, penalty, n_best = 1, 0.0, 1
         if isinstance(search, BeamSearch):
             beam, penalty, n_best = search.beam, search.length_penalty, search.n_best

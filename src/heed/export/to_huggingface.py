@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heed.data.tokenizer import Tokenizer
-from heed.decoding import GreedySearch, Hypothesis, Search
+from heed.decoding import GreedySearch, Hypothesis, NBest, Search
 from heed.errors import HeedError
 from heed.export import huggingface_model, require
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
@@ -118,7 +118,7 @@ class HuggingFaceEngine(ExportedEngine):
         assert isinstance(search, GreedySearch)
 
     @torch.inference_mode()
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[NBest]:
         src, mask = pad([[*ids, EOS] for ids in sources], self.model.device)
         limits = [search.limit(len(ids) + 1, None) for ids in sources]
         options = {"num_beams": 1, "do_sample": False, "max_new_tokens": max(limits)}

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from heed.decoding import Hypothesis, Search
+from heed.decoding import NBest, Search
 from heed.decoding.fused import for_search
 from heed.kernels import WeightPacker, prepared_linear
 from heed.models.seq2seq import Seq2Seq
@@ -28,7 +28,7 @@ class Engine(ABC):
         """Raise a HeedError unless the engine has this kind of search."""
 
     @abstractmethod
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[NBest]:
         """Return the hypotheses of each source of a batch, best first. A source is at least one id, without EOS."""
 
     def ready(self) -> AbstractContextManager["Engine"]:
@@ -45,17 +45,16 @@ class TorchEngine(Engine):
 
     def __init__(self, model: Seq2Seq, *, packed: bool = False) -> None:
         self.model = model
-        self.packed = packed
-        self._packer = WeightPacker()
+        self._prepare = WeightPacker().prepared_linear if packed else prepared_linear
 
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[NBest]:
         src, src_mask = pad([[*ids, EOS] for ids in sources], self.model.device)
         return search(self.model, src, src_mask)
 
     @contextmanager
     def ready(self) -> Iterator["TorchEngine"]:
         with self.inference_mode() as model:
-            yield TorchEngine(for_search(model, self._packer.prepared_linear if self.packed else prepared_linear))
+            yield TorchEngine(for_search(model, self._prepare))
 
     @contextmanager
     def inference_mode(self) -> Iterator[Seq2Seq]:

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from heed.decoding.beam import BeamSearch
+from heed.decoding.beam import BeamSearch, LengthPenalty
 from heed.decoding.sampling import SampleSearch
-from heed.decoding.search import Hypothesis, LengthExtra, LengthFactor, LengthPenalty, Nucleus, Search
+from heed.decoding.search import Hypothesis, LengthExtra, LengthFactor, NBest, Nucleus, Search
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast0, AtLeast1, Positive, validated
@@ -82,10 +82,8 @@ class MBRSearch(Search):
         search.decode = decode
         return search
 
-    def __call__(
-        self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
-    ) -> list[list[Hypothesis]]:
-        none: list[list[Hypothesis]] = [[] for _ in src]
+    def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
+        none: list[NBest] = [[] for _ in src]
         beams = self.beam(model, src, src_mask) if self.beam else none
         samples = self.sampler(model, src, src_mask) if self.sampler else none
         return [self._choose(beam, sampled) for beam, sampled in zip(beams, samples, strict=True)]

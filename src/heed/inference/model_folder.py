@@ -172,7 +172,8 @@ def check_architecture(weights: Mapping[str, Tensor], expected: Mapping[str, Ten
     """Raise a HeedError unless the weights read from ``path`` have the expected names and shapes."""
     if different := _different_weights(weights, expected):
         first = min(different)
-        there, here = (_format_shape(side.get(first)) for side in (weights, expected))
+        shapes = (side[first].shape if first in side else None for side in (weights, expected))
+        there, here = ("missing" if s is None else " × ".join(map(str, s)) or "a scalar" for s in shapes)
         raise HeedError(
             f"{path} holds the weights of another architecture: {len(different)} weights differ, such as {first} "
             f"({there} there and {here} in this model). Use the model and tokenizer settings that it was trained with."
@@ -250,10 +251,6 @@ class _WithoutMemory(TorchFunctionMode):
         if func in (torch.empty, torch.zeros, torch.randn):
             func, kwargs = torch.empty, {**kwargs, "device": "meta"}
         return func(*args, **kwargs)
-
-
-def _format_shape(tensor: Tensor | None) -> str:
-    return "missing" if tensor is None else " × ".join(map(str, tensor.shape)) or "a scalar"
 
 
 def _parameters(model: Seq2Seq) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from heed.data.directions import Direction
 from heed.data.tokenizer import Tokenizer
-from heed.decoding import Hypothesis, Search
+from heed.decoding import Hypothesis, NBest, Search
 from heed.errors import HeedError
 from heed.evaluation.alignment import Link, align, to_gold
 from heed.evaluation.scores import Scores, SystemOutput, score_output
@@ -296,9 +296,7 @@ class Translator:
         )
         return score_output(output, {})
 
-    def translate_ids(
-        self, sources: Sequence[Sequence[int]], *, search: Search | None = None
-    ) -> list[list[Hypothesis]]:
+    def translate_ids(self, sources: Sequence[Sequence[int]], *, search: Search | None = None) -> list[NBest]:
         """Return the hypotheses of the search for each source, best first.
 
         Args:
@@ -310,7 +308,7 @@ class Translator:
         empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
         with self.engine.ready() as engine:
 
-            def search_rows(rows: list[int]) -> list[list[Hypothesis]]:
+            def search_rows(rows: list[int]) -> list[NBest]:
                 filled = [sources[row] for row in rows if sources[row]]
                 found = iter(engine.search(filled, search) if filled else ())
                 return [next(found) if sources[row] else [empty] for row in rows]

@@ -64,14 +64,13 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
     app.add_middleware(observation, metrics=service.metrics)
-    _add_uses(app, service)
-    _add_descriptions(app, service)
+    _add_endpoints(app, service)
     app.get("/", response_class=HTMLResponse, include_in_schema=False)(page)
     return app
 
 
-def _add_uses(app: FastAPI, service: Service) -> None:
-    """Add the endpoints that use a model."""
+def _add_endpoints(app: FastAPI, service: Service) -> None:
+    models, settings = service.models, service.settings
 
     @app.post(
         "/translate",
@@ -93,11 +92,6 @@ def _add_uses(app: FastAPI, service: Service) -> None:
     async def attend(request: Request) -> AttendResponse:
         """Translate a sentence and return the attention weights of all layers and heads."""
         return await respond(service, request, AttendRequest, partial(translate_and_attend, service))
-
-
-def _add_descriptions(app: FastAPI, service: Service) -> None:
-    """Add the endpoints that describe the server."""
-    models, settings = service.models, service.settings
 
     def named(code: str) -> schemas.NamedLanguage:
         return schemas.NamedLanguage(code=code, name=language_name(code))
