@@ -34,7 +34,20 @@ def save(
     folder: Path, model: Transformer, src_pieces: list[str], tgt_pieces: list[str], *, quantization: str | None
 ) -> None:
     """Write a model that `check_supported` accepts, with its vocabularies, into an existing folder."""
-    spec = model_spec(model)
+    spec = _empty_spec(model)
+    if model.config.norm == "pre":
+        _copy_norm(spec.encoder.layer_norm, model.encoder_norm)
+        _copy_norm(spec.decoder.layer_norm, model.decoder_norm)
+    _copy_embedding(spec.encoder, spec.encoder.embeddings[0], model, model.src_embedding.weight, model.src_positions)
+    _copy_embedding(spec.decoder, spec.decoder.embeddings, model, model.tgt_embedding.weight, model.tgt_positions)
+    spec.decoder.projection.weight = _array(model.output.weight)
+    for theirs, ours in zip(spec.encoder.layer, layers_of(model.encoder), strict=True):
+        _copy_attention(theirs.self_attention, ours.self_attention)
+        _copy_feed_forward(theirs.ffn, ours.feed_forward)
+    for theirs, ours in zip(spec.decoder.layer, layers_of(model.decoder), strict=True):
+        _copy_attention(theirs.self_attention, ours.self_attention)
+        _copy_attention(theirs.attention, ours.cross_attention)
+        _copy_feed_forward(theirs.ffn, ours.feed_forward)
     spec.register_source_vocabulary(src_pieces)
     spec.register_target_vocabulary(tgt_pieces)
     spec.config.unk_token = UNK_PIECE
@@ -47,29 +60,8 @@ def save(
     spec.save(str(folder))
 
 
-def model_spec(model: Transformer) -> Any:
-    """Return a ``ctranslate2.specs.TransformerSpec`` with the weights of a model that `check_supported` accepts."""
-    spec = _empty_spec(model)
-    if model.config.norm == "pre":
-        _copy_norm(spec.encoder.layer_norm, model.encoder_norm)
-        _copy_norm(spec.decoder.layer_norm, model.decoder_norm)
-    _copy_embedding(spec.encoder, spec.encoder.embeddings[0], model.src_embedding.weight, model.src_positions)
-    _copy_embedding(spec.decoder, spec.decoder.embeddings, model.tgt_embedding.weight, model.tgt_positions)
-    _copy_positions(spec.encoder, model, model.src_positions)
-    _copy_positions(spec.decoder, model, model.tgt_positions)
-    spec.decoder.projection.weight = _array(model.output.weight)
-    for theirs, ours in zip(spec.encoder.layer, layers_of(model.encoder), strict=True):
-        _copy_attention(theirs.self_attention, ours.self_attention)
-        _copy_feed_forward(theirs.ffn, ours.feed_forward)
-    for theirs, ours in zip(spec.decoder.layer, layers_of(model.decoder), strict=True):
-        _copy_attention(theirs.self_attention, ours.self_attention)
-        _copy_attention(theirs.attention, ours.cross_attention)
-        _copy_feed_forward(theirs.ffn, ours.feed_forward)
-    return spec
-
-
 def _empty_spec(model: Transformer) -> Any:
-    """Return the specification of the architecture, without weights."""
+    """Return a ``ctranslate2.specs.TransformerSpec`` of the architecture, without weights."""
     specs = import_module("ctranslate2.specs.transformer_spec")
     activations = import_module("ctranslate2.specs.common_spec").Activation
     config = model.config
@@ -90,25 +82,16 @@ def _empty_spec(model: Transformer) -> Any:
     )
 
 
-def _copy_embedding(side: Any, embedding: Any, table: Tensor, positions: Any) -> None:
-    merge = getattr(positions, "merge", None)
+def _copy_embedding(side: Any, embedding: Any, model: Transformer, table: Tensor, positions: Any) -> None:
+    config, width, merge = model.config.positions, model.config.d_model, getattr(positions, "merge", None)
+    vectors = torch.zeros(POSITIONS, width)
+    if config.merge is not None:
+        vectors = positions.vectors(0, config.max_length or POSITIONS)
+    if merge is not None:  # W [x; p] = W_x x + W_p p: apply both to whole tables
+        table, vectors = width**0.5 * table @ merge.weight[:, :width].T, vectors @ merge.weight[:, width:].T
     side.scale_embeddings = merge is None
-    if merge is not None:
-        # W [x; p] = W_x x + W_p p: apply W_x to the whole table here; `_copy_positions` applies W_p.
-        width = table.shape[1]
-        table = width**0.5 * table @ merge.weight[:, :width].T
     embedding.weight = _array(table)
-
-
-def _copy_positions(side: Any, model: Transformer, positions: Any) -> None:
     if hasattr(side, "position_encodings"):
-        config = model.config.positions
-        if config.merge is None:
-            vectors = torch.zeros(POSITIONS, model.config.d_model)
-        else:
-            vectors = positions.vectors(0, config.max_length or POSITIONS)
-            if positions.merge is not None:
-                vectors = vectors @ positions.merge.weight[:, model.config.d_model :].T
         side.position_encodings.encodings = _array(vectors)
 
 
