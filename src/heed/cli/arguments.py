@@ -102,8 +102,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     add_flag(group, "--mbr", "minimum Bayes risk decoding: choose the candidate most similar to the others (slow)")
     text = f"sampled candidates for --mbr, besides the K of --beam (default: {MBR['samples']})"
     add(group, "--samples", "N", text)
-    text = f"similarity metric for --mbr (default: {MBR['utility']})"
-    add(group, "--utility", None, text, choices=("chrf", "bleu"))
+    add(group, "--utility", None, f"similarity metric for --mbr (default: {MBR['utility']})", choices=("chrf", "bleu"))
 
 
 def search_options(args: argparse.Namespace) -> SearchOptions:

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,28 +47,24 @@ def run(args: argparse.Namespace) -> None:
     write_lines([f"{args.out}: the mean of", *(f"  {source.path}" for source in sources)])
 
 
-def _weight_sources(path: Path, args: argparse.Namespace) -> "Iterator[WeightSource]":
+def _weight_sources(path: Path, args: argparse.Namespace) -> "list[WeightSource]":
     """Resolve one argument to the weights it names."""
     from heed.inference import model_folder
     from heed.runs.averaging import WeightSource
     from heed.runs.checkpoints import kept_checkpoints
 
-    if path.is_dir() and args.last is None and args.best is None and not args.ema:
-        yield WeightSource(path, model_folder.find(path))
-        return
-    if path.is_dir():
-        run = path
-        if args.last is not None:
-            checkpoints = kept_checkpoints(run, "last", args.last)
-        else:
-            checkpoints = kept_checkpoints(run, "best", 1 if args.ema else args.best)
-    elif args.last is not None or args.best is not None:
-        raise HeedError(f"--last and --best choose among the checkpoints of a run, and {path} is not a run.")
-    elif path.is_file():
-        # runs/NAME/TIME/checkpoints/….ckpt
-        run, checkpoints = path.absolute().parent.parent, [path]
-    else:
+    run, chooses = path, args.last is not None or args.best is not None
+    if not path.exists():
         raise HeedError(f"{path} does not exist: name finished runs, their checkpoints, or model folders.")
+    if not path.is_dir():
+        if chooses:
+            raise HeedError(f"--last and --best choose among the checkpoints of a run, and {path} is not a run.")
+        run, checkpoints = path.absolute().parent.parent, [path]  # RUN/checkpoints/….ckpt
+    elif args.last is not None:
+        checkpoints = kept_checkpoints(run, "last", args.last)
+    elif chooses or args.ema:
+        checkpoints = kept_checkpoints(run, "best", 1 if args.ema else args.best)
+    else:
+        return [WeightSource(run, model_folder.find(run))]
     folder = model_folder.find(run)
-    for checkpoint in checkpoints:
-        yield WeightSource(checkpoint, folder, ema=args.ema)
+    return [WeightSource(checkpoint, folder, ema=args.ema) for checkpoint in checkpoints]

@@ -10,8 +10,7 @@ SUMMARY = "Read, clean and encode the corpus of a training, so that it starts at
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    text = "options of heed train, such as data=files data.train=…"
-    add(parser, "overrides", "OPTION=VALUE", text, nargs="*")
+    add(parser, "overrides", "OPTION=VALUE", "options of heed train, such as data=files data.train=…", nargs="*")
 
 
 def run(args: argparse.Namespace) -> None:

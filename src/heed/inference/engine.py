@@ -111,6 +111,5 @@ def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[i
 def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Int[Tensor, "B N"], Bool[Tensor, "B N"]]:
     """Return token ids padded on the right to the longest row, and the mask: True for tokens, False for padding."""
     ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
-    lengths = torch.tensor([len(row) for row in rows])
-    mask = torch.arange(ids.shape[1]) < lengths[:, None]
+    mask = torch.arange(ids.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
     return ids.to(device), mask.to(device)

@@ -75,8 +75,7 @@ def _limited(request: Request, max_body: int) -> Request:
         event = await request.receive()
         received += len(event.get("body", b""))
         if received > max_body:
-            message = f"The body exceeds the limit of {max_body:,} bytes."
-            raise ApiError(message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            raise ApiError(f"The body exceeds the limit of {max_body:,} bytes.", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         return event
 
     return Request(request.scope, receive)
