@@ -111,8 +111,7 @@ def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[st
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, pair in enumerate(pairs, start=1):
-        heading = [pair.source, pair.target]
-        sets = pair.map_sets
+        heading, sets = [pair.source, pair.target], pair.map_sets
         single = [
             (maps, layer, head)
             for maps in sets
@@ -120,11 +119,10 @@ def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[st
             for head in range(len(heads))
             if only in (None, (maps.kind, layer, head))
         ]
-        if only:
-            if not single:
-                kind, layer, head = only
-                raise HeedError(f"--only: the model has no {kind} attention in layer {layer + 1}, head {head + 1}.")
-        elif sets:
+        if only and not single:
+            kind, layer, head = only
+            raise HeedError(f"--only: the model has no {kind} attention in layer {layer + 1}, head {head + 1}.")
+        if sets and not only:
             draw_overview(sets, heading=heading).save(folder / f"{number}.{suffix}")
         for maps, layer, head in single:
             path = folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.{suffix}"

@@ -137,29 +137,22 @@ def _translations(
 
 def _format(args: argparse.Namespace, number: int, source: str, translations: "list[Translation]") -> "Iterator[str]":
     """Yield the lines of output for one line of input."""
+    found = [_plain(each) for each in translations]
     if args.json:
-        yield json.dumps(
-            {"source": source, "translations": [_plain(each) for each in translations]}, ensure_ascii=False
-        )
+        yield json.dumps({"source": source, "translations": found}, ensure_ascii=False)
         return
-    for each in translations:
-        fields = [each.text]
-        if args.n_best is not None:
-            fields.insert(0, str(number))
-        if args.n_best is not None or args.scores:
-            fields.append(f"{each.score:.4f}")
-        if each.alignment is not None:
-            fields.append(_pharaoh(each))
-        yield " ||| ".join(fields)
+    is_numbered = args.n_best is not None
+    for each in found:
+        fields = [str(number), each["text"]] if is_numbered else [each["text"]]
+        fields += [f"{each['score']:.4f}"] if is_numbered or args.scores else []
+        yield " ||| ".join([*fields, *([each["alignment"]] if "alignment" in each else [])])
 
 
 def _plain(translation: "Translation") -> dict[str, Any]:
     plain: dict[str, Any] = {name: getattr(translation, name) for name in ("text", "score", "log_prob", "finished")}
-    return plain if translation.alignment is None else {**plain, "alignment": _pharaoh(translation)}
-
-
-def _pharaoh(translation: "Translation") -> str:
-    return " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment or ())
+    if translation.alignment is not None:
+        plain["alignment"] = " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment)
+    return plain
 
 
 def _settings(args: argparse.Namespace, translator: "Translator") -> dict[str, Any]:

@@ -158,8 +158,7 @@ class Beams:
     def extend(self, logits: Float[Tensor, "R V"], beam: int) -> tuple["Beams", Int[Tensor, "N {beam}"]]:
         """Return the ``beam`` most probable extensions of each sentence's prefixes, and the index of each one's prefix.
 
-        Args:
-            logits: logits of the next token, one row per prefix.
+        ``logits`` of the next token have one row per prefix.
         """
         N, V = len(self.token), logits.shape[1]
         log_prob = token_log_probs(logits).add_(self.log_prob.view(-1, 1)).view(N, -1)

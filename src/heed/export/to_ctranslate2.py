@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -166,7 +165,7 @@ def load(
     device: str | None = None,
     direction: str | None = None,
     required: bool = True,
-    search: Mapping[str, Any] = MappingProxyType({}),
+    search: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Translator:
     """Load a trained model for CTranslate2. At the first use, export it, see `cached_export`.
@@ -183,7 +182,7 @@ def load(
     """
     translator = loading.load(*paths, device=device, **options)
     directed = translator.in_direction(direction)
-    chosen = build_search(translator.saved_search, **search)
+    chosen = build_search(translator.saved_search, **search or {})
     try:
         CTranslate2Engine.check(chosen)
         engine = load_engine(paths, translator, required=required)

@@ -44,10 +44,7 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 
 
 def export(translator: Translator, out: Path, check: CheckSet, *, quantization: None) -> Report:
-    """Write a folder that ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer`` of transformers load.
-
-    Args:
-        out: the new folder.
+    """Write a new folder that ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer`` of transformers load.
 
     Raises:
         HeedError: if transformers is not installed or has no class for the model, or the check fails.

@@ -34,10 +34,7 @@ class Document:
     def versions(self, n_best: Sequence[Sequence[Translation]], count: int) -> list[str]:
         """Return translations of the document, best first: version k has the k-th best translation of each sentence.
 
-        A sentence with fewer translations uses its best one. Equal versions count once.
-
-        Args:
-            n_best: the translations of each sentence, best first.
+        A sentence with fewer translations in ``n_best`` uses its best one. Equal versions count once.
         """
         ranked = ([found[rank] if rank < len(found) else found[0] for found in n_best] for rank in range(count))
         return list(dict.fromkeys(map(self._join, ranked)))
