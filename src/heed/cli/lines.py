@@ -50,9 +50,7 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     Raises:
         HeedError: if the stream is UTF-16, or a line is not UTF-8 or longer than `LINE_BYTES`.
     """
-    number = 0
-    while line := stream.readline(LINE_BYTES + 2):
-        number += 1
+    for number, line in enumerate(iter(lambda: stream.readline(LINE_BYTES + 2), b""), start=1):
         if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise HeedError(f"{name} is UTF-16: convert it, for example with `iconv -f UTF-16 -t UTF-8`.")
         if len(line.rstrip(b"\r\n")) > LINE_BYTES:

@@ -1,9 +1,9 @@
 """Convert transformers to Hugging Face models: Marian for post-norm, Pegasus for pre-norm."""
 
+import re
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from heed.export import require
 from heed.export.weights import beyond_original, layers_of, query_projection, require_transformer
@@ -74,48 +74,42 @@ def convert(model: Transformer) -> Any:
         tgt_vocab=model.tgt_embedding.num_embeddings,
         shared=model.src_embedding is model.tgt_embedding,
     ).eval()
+    theirs = target.model
+    theirs.encoder.embed_tokens.load_state_dict(model.src_embedding.state_dict())
+    theirs.decoder.embed_tokens.load_state_dict(model.tgt_embedding.state_dict())
+    target.lm_head.load_state_dict(model.output.state_dict())
+    if model.config.norm == "pre":
+        theirs.encoder.layer_norm.load_state_dict(model.encoder_norm.state_dict())
+        theirs.decoder.layer_norm.load_state_dict(model.decoder_norm.state_dict())
+    for layer, ours in zip(theirs.encoder.layers, layers_of(model.encoder), strict=True):
+        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, ours.self_attention)
+        _copy_feed_forward(layer, ours.feed_forward)
+    for layer, ours in zip(theirs.decoder.layers, layers_of(model.decoder), strict=True):
+        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, ours.self_attention)
+        _copy_attention(layer.encoder_attn, layer.encoder_attn_layer_norm, ours.cross_attention)
+        _copy_feed_forward(layer, ours.feed_forward)
     # Their sinusoids are all sines, then all cosines, computed when a model is loaded. heed alternates sine and cosine.
     order = torch.cat((torch.arange(0, model.config.d_model, 2), torch.arange(1, model.config.d_model, 2)))
-    theirs = target.model
-    theirs.encoder.embed_tokens.weight.copy_(model.src_embedding.weight[:, order])
-    theirs.decoder.embed_tokens.weight.copy_(model.tgt_embedding.weight[:, order])
-    target.lm_head.weight.copy_(model.output.weight[:, order])
-    if model.config.norm == "pre":
-        _copy_output(theirs.encoder.layer_norm, model.encoder_norm, order)
-        _copy_output(theirs.decoder.layer_norm, model.decoder_norm, order)
-    for layer, ours in zip(theirs.encoder.layers, layers_of(model.encoder), strict=True):
-        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, ours.self_attention, order)
-        _copy_feed_forward(layer, ours.feed_forward, order)
-    for layer, ours in zip(theirs.decoder.layers, layers_of(model.decoder), strict=True):
-        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, ours.self_attention, order)
-        _copy_attention(layer.encoder_attn, layer.encoder_attn_layer_norm, ours.cross_attention, order)
-        _copy_feed_forward(layer, ours.feed_forward, order)
+    for name, weight in target.named_parameters():
+        if re.search("norm|out_proj|fc2", name):  # the output is added to the residual stream
+            weight.copy_(weight[order])
+        elif weight.ndim == 2 and "positions" not in name:
+            weight.copy_(weight[:, order])
     return target
 
 
-def _copy_attention(theirs: Any, norm: Any, residual: Any, order: Tensor) -> None:
+def _copy_attention(theirs: Any, norm: Any, residual: Any) -> None:
     ours = residual.sublayer.attention
-    weights = zip(
-        (theirs.q_proj, theirs.k_proj, theirs.v_proj),
-        (query_projection(ours), *zip(ours.key_value.weight.chunk(2), ours.key_value.bias.chunk(2), strict=True)),
-        strict=True,
-    )
-    for projection, (weight, bias) in weights:
-        projection.weight.copy_(weight[:, order])
+    key_value = zip(ours.key_value.weight.chunk(2), ours.key_value.bias.chunk(2), strict=True)
+    projections = theirs.q_proj, theirs.k_proj, theirs.v_proj
+    for projection, (weight, bias) in zip(projections, (query_projection(ours), *key_value), strict=True):
+        projection.weight.copy_(weight)
         projection.bias.copy_(bias)
-    _copy_output(theirs.out_proj, ours.output, order)
-    _copy_output(norm, residual.norm, order)
+    theirs.out_proj.load_state_dict(ours.output.state_dict())
+    norm.load_state_dict(residual.norm.state_dict())
 
 
-def _copy_feed_forward(layer: Any, residual: Any, order: Tensor) -> None:
-    ours = residual.sublayer
-    layer.fc1.weight.copy_(ours.up_projection.weight[:, order])
-    layer.fc1.bias.copy_(ours.up_projection.bias)
-    _copy_output(layer.fc2, ours.down_projection, order)
-    _copy_output(layer.final_layer_norm, residual.norm, order)
-
-
-def _copy_output(theirs: Any, ours: Any, order: Tensor) -> None:
-    """Copy a norm, or a layer whose output is added to the residual stream."""
-    theirs.weight.copy_(ours.weight[order])
-    theirs.bias.copy_(ours.bias[order])
+def _copy_feed_forward(layer: Any, residual: Any) -> None:
+    layer.fc1.load_state_dict(residual.sublayer.up_projection.state_dict())
+    layer.fc2.load_state_dict(residual.sublayer.down_projection.state_dict())
+    layer.final_layer_norm.load_state_dict(residual.norm.state_dict())

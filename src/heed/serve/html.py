@@ -8,9 +8,7 @@ from heed.serve.errors import ApiError
 KEPT = frozenset({"code", "kbd", "pre", "samp", "script", "style", "template", "textarea", "var"})
 """Elements whose text is not translated."""
 
-VOID = frozenset(
-    "area base br col embed hr img input link meta param source track wbr".split()  # noqa: SIM905
-)
+VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())  # noqa: SIM905
 """Elements without an end tag."""
 
 
