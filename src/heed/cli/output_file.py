@@ -17,7 +17,7 @@ class ResumableOutput:
 
     Until it is complete it is named ``FILE.partial``, beside ``FILE.partial.json`` with the settings that it is written
     with. A killed process leaves both; the next one continues after the last complete block of lines, so that the file
-    is the same as without the interruption. Within `locked`, no other process writes them.
+    is the same as without the interruption.
 
     Args:
         path: the complete file. Into a device such as /dev/stdout, the lines are written directly.
@@ -29,16 +29,12 @@ class ResumableOutput:
         self.path = path
         self.settings = json.loads(json.dumps(settings))
         self.block = block
-        self.is_device = is_device(path)
         self.partial = path.with_name(f"{path.name}.partial")
         self.sidecar = path.with_name(f"{path.name}.partial.json")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from writing the file within the block; raise a HeedError if one is writing it."""
-        if self.is_device:
-            yield
-            return
         from filelock import FileLock, Timeout
 
         file = self.path.with_name(f"{self.path.name}.partial.lock")
@@ -55,23 +51,36 @@ class ResumableOutput:
                 with suppress(OSError):  # Windows: FileLock removes it
                     file.unlink()
 
-    def lines_done(self, *, resume: bool) -> int:
-        """Return how many lines of the input an earlier process has finished, after cutting off what follows them.
+    @contextmanager
+    def open(self, *, resume: bool) -> Iterator[tuple[BinaryIO, int]]:
+        """Yield the unfinished file, and how many lines of the input it has; if the block succeeds, give it its name.
 
         Args:
-            resume: continue the earlier process's file; otherwise start again.
+            resume: continue the file of an earlier process; otherwise start again.
 
         Raises:
-            HeedError: if the file was written with other settings, or is a device.
+            HeedError: if the file was written with other settings, is being written, or is a device to be continued.
         """
-        if self.is_device:
+        if is_device(self.path):
             if resume:
                 raise HeedError(f"--resume continues a file, and {self.path} is a device or a pipe.")
-            return 0
-        if not (resume and self.partial.exists() and self.sidecar.exists()):
-            remove(self.partial)
-            write_file(self.sidecar, json.dumps(self.settings))
-            return 0
+            with writing(self.path), self.path.open("wb") as file:
+                yield file, 0
+            return
+        with self.locked():
+            done = 0
+            if resume and self.partial.exists() and self.sidecar.exists():
+                done = self._keep_complete_blocks()
+            else:
+                remove(self.partial)
+                write_file(self.sidecar, json.dumps(self.settings))
+            with writing(self.path), self.partial.open("ab") as file:
+                yield file, done
+            replace(self.partial, self.path)
+            remove(self.sidecar)
+
+    def _keep_complete_blocks(self) -> int:
+        """Cut off what follows the last complete block, and return the number of lines before."""
         saved = json.loads(self.sidecar.read_text(encoding="utf-8"))
         if changed := sorted(name for name in {**saved, **self.settings} if saved.get(name) != self.settings.get(name)):
             raise HeedError(
@@ -86,12 +95,3 @@ class ResumableOutput:
                     done, size = number, position
         os.truncate(self.partial, size)
         return done
-
-    @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
-        """Yield the unfinished file for appending; if the block succeeds, give it its name."""
-        with writing(self.path), self.path.open("wb") if self.is_device else self.partial.open("ab") as file:
-            yield file
-        if not self.is_device:
-            replace(self.partial, self.path)
-            remove(self.sidecar)

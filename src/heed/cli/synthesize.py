@@ -70,15 +70,13 @@ def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, s
         entries[path.name] = {**facts, "settings": settings}
         write_file(manifest, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
     output = ResumableOutput(path, {**settings, "engine": engine}, block=LINES_AT_ONCE)
-    with output.locked(), file.open("rb") as stream:
-        translate = partial(translator.stream, chunk=LINES_AT_ONCE, **search_options(args))
-        done = output.lines_done(resume=True)
-        with output.open() as pairs:
-            for number, text, translations in translated_lines(translator, stream, file, translate, done=done):
-                best = translations[0]
-                sides = {"src": text, "tgt": best.text} if side == "tgt" else {"src": best.text, "tgt": text}
-                line = json.dumps({**sides, "score": round(best.score, 4)}, ensure_ascii=False)
-                pairs.write(f"{line}\n".encode())
-                if (number + 1) % LINES_AT_ONCE == 0:
-                    pairs.flush()
+    translate = partial(translator.stream, chunk=LINES_AT_ONCE, **search_options(args))
+    with file.open("rb") as stream, output.open(resume=True) as (pairs, done):
+        for number, text, translations in translated_lines(translator, stream, file, translate, done=done):
+            best = translations[0]
+            sides = {"src": text, "tgt": best.text} if side == "tgt" else {"src": best.text, "tgt": text}
+            line = json.dumps({**sides, "score": round(best.score, 4)}, ensure_ascii=False)
+            pairs.write(f"{line}\n".encode())
+            if (number + 1) % LINES_AT_ONCE == 0:
+                pairs.flush()
     return f"{path}: {translator.directions[0]} translations of {path_text(file)}"

@@ -47,12 +47,11 @@ def run(args: argparse.Namespace) -> None:
         stream = stack.enter_context(args.input.open("rb")) if args.input else standard_input()
         translator = load_translator(args)
         _translations(translator, [], args, chunk=1)  # reports wrong options before a file is touched
-        file, done = None, 0
+        file: BinaryIO | None = None
+        done = 0
         if args.output:
             output = ResumableOutput(args.output, _settings(args, translator), block=LINES_AT_ONCE)
-            stack.enter_context(output.locked())
-            done = output.lines_done(resume=args.resume)
-            file = stack.enter_context(output.open())
+            file, done = stack.enter_context(output.open(resume=args.resume))
         chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
         translate = partial(_translations, translator, args=args, chunk=chunk)
         cut, first_cut = 0, 0
