@@ -59,7 +59,14 @@ class BeamSearch(Search):
         history = History(len(limits), device)
         state = model.start(model.encode(src, src_mask))
         # There are N unfinished sentences with K prefixes each: one at first, then ``beam``.
-        beams = Beams.start(limits, self.n_best, penalties.to(device))
+        limit = torch.tensor(limits, device=device)
+        beams = Beams(
+            token=torch.full_like(limit, BOS)[:, None],
+            log_prob=torch.zeros(len(limits), 1, device=device),
+            finished_scores=penalties.new_full((len(limits), self.n_best), -torch.inf, device=device),
+            limit=limit,
+            penalties=penalties.to(device),
+        )
         for length in range(1, max(limits) + 1):
             output, state = model.step(beams.token.flatten(), state)
             N, K = beams.token.shape
@@ -142,18 +149,6 @@ class Beams:
     limit: Int[Tensor, " N"]
     penalties: Float[Tensor, " T"]
     """The denominator of the score for each length."""
-
-    @classmethod
-    def start(cls, limits: list[int], n_best: int, penalties: Float[Tensor, " T"]) -> "Beams":
-        """Return one empty prefix for each sentence."""
-        limit = torch.tensor(limits, device=penalties.device)
-        return cls(
-            token=torch.full_like(limit, BOS)[:, None],
-            log_prob=torch.zeros(len(limits), 1, device=limit.device),
-            finished_scores=penalties.new_full((len(limits), n_best), -torch.inf),
-            limit=limit,
-            penalties=penalties,
-        )
 
     def extend(self, logits: Float[Tensor, "R V"], beam: int) -> tuple["Beams", Int[Tensor, "N {beam}"]]:
         """Return the ``beam`` most probable extensions of each sentence's prefixes, and the index of each one's prefix.
