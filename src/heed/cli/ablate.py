@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from heed.cli.arguments import add, add_batch_options, add_search_options, load_translator, search_options
 from heed.cli.compare import add_challenge
 from heed.cli.lines import path_text, read_parallel, translator_progress, write_lines
-from heed.files import replacing
+from heed.files import write_file
 
 if TYPE_CHECKING:
     from heed.synthetic import ContrastivePair
@@ -50,6 +50,5 @@ def run(args: argparse.Namespace) -> None:
         found = ablate(translator, sources, references, contrasts=contrasts, **search_options(args))
     facts = {"model": path_text(args.model), "sentences": f"{path_text(args.src)} ({len(sources):,})"}
     facts |= {"challenge set": f"{challenge} ({len(contrasts):,} pairs)"} if contrasts else {}
-    with replacing(args.out, into_devices=True) as file:
-        file.write_text(ablation_page(*found, facts), encoding="utf-8", errors="replace")
+    write_file(args.out, ablation_page(*found, facts).encode(errors="replace"), into_devices=True)
     write_lines([ablation_table(*found), f"Page: {path_text(args.out)}"])

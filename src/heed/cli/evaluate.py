@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
 SUMMARY = "Compute BLEU, chrF, TER and other scores of a model or of translations."
-DEFAULT = "bleu,chrf,ter"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "BLEU tokenizer: 13a, intl, char, zh, ja-mecab, none, … (default: by target language)"
     add(parser, "--tokenize", "NAME", text)
     text = "metrics to compute, separated by commas, or all that can be computed here"
-    add(parser, "--metrics", "NAMES", text, default=DEFAULT)
+    add(parser, "--metrics", "NAMES", text, default="bleu,chrf,ter")
     add(parser, "--comet", "MODEL", "also compute COMET with this folder, checkpoint or Hugging Face model")
     text = "SentencePiece model for spBLEU (default: that of FLORES-200, which sacreBLEU downloads)"
     add(parser, "--spm", "FILE", text)

@@ -8,7 +8,7 @@ from heed.cli.arguments import add, add_batch_options, load_translator
 from heed.cli.compare import add_challenge
 from heed.cli.lines import path_text, translator_progress, write_lines
 from heed.errors import HeedError
-from heed.files import replacing
+from heed.files import write_file
 
 SUMMARY = "Find the attention head that carries the antecedent of a pronoun."
 
@@ -33,6 +33,5 @@ def run(args: argparse.Namespace) -> None:
     with translator_progress(translator, "Patching heads", total=passes * len(contrasts), prints_results=False):
         found = {tag: patch(translator, [each for each in contrasts if each.tag == tag]) for tag in tags}
     facts = {"model": path_text(args.model), "challenge set": f"{challenge} ({len(contrasts):,} sentences)"}
-    with replacing(args.out, into_devices=True) as file:
-        file.write_text(patching_page(found, facts), encoding="utf-8", errors="replace")
+    write_file(args.out, patching_page(found, facts).encode(errors="replace"), into_devices=True)
     write_lines([patching_table(found), f"Page: {path_text(args.out)}"])

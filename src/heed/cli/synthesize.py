@@ -13,7 +13,6 @@ from heed.errors import HeedError
 from heed.files import write_file
 
 SUMMARY = "Make training pairs by translating text: back-translation, distillation, diversification."
-MANIFEST = "manifest.json"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +53,7 @@ def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, s
     ignored = ("run", "out", "device", "model", "reverse_model", "src", "tgt")
     settings = {name: value for name, value in vars(args).items() if name not in ignored}
     settings |= {"model": digest(model), "text": file_digest(file), "side": side}
-    manifest = args.out / MANIFEST
+    manifest = args.out / "manifest.json"
     try:
         entries = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else {}
     except ValueError as error:

@@ -1,6 +1,5 @@
 """``heed export --to ctranslate2`` and ``--engine ctranslate2``: https://github.com/OpenNMT/CTranslate2."""
 
-import hashlib
 import json
 import os
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 
 from heed import __version__
-from heed.data.cache import build_once
+from heed.data.cache import build_once, cache_key
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, NBest, Search
 from heed.errors import HeedError
@@ -238,4 +237,4 @@ def cached_export(path: Path, translator: Translator) -> Path:
             check = random_set(translator.tokenizer)
         export(translator, partial, check)
 
-    return build_once(exports / hashlib.blake2b(facts.encode(), digest_size=8).hexdigest(), write)
+    return build_once(exports / cache_key(facts), write)

@@ -8,12 +8,10 @@ from fastapi.responses import HTMLResponse
 from heed.plot.attention_map import TITLES
 from heed.report.pages import render_template
 
-POLICY = "frame-ancestors 'none'"
-
 
 def page() -> HTMLResponse:
     """Return the page. Its script requests the languages, models and limits from the server."""
-    return HTMLResponse(_html(), headers={"Content-Security-Policy": POLICY})
+    return HTMLResponse(_html(), headers={"Content-Security-Policy": "frame-ancestors 'none'"})
 
 
 @cache
