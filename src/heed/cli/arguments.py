@@ -53,11 +53,8 @@ def add_model_options(parser: "Parser", *, several: str = "", required: bool = T
     Args:
         several: what several models are for. The option may then be repeated, and its value is a list.
     """
-    text = "run or model folder, or a copy of one"
-    if several:
-        add(parser, "--model", "DIR", f"{text}; repeat the option {several}", required=required, action="append")
-    else:
-        add(parser, "--model", "DIR", text, required=required)
+    repeat, action = (f"; repeat the option {several}", "append") if several else ("", "store")
+    add(parser, "--model", "DIR", f"run or model folder, or a copy of one{repeat}", required=required, action=action)
     add_batch_options(parser, engine=engine)
 
 
