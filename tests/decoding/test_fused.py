@@ -82,7 +82,7 @@ MODIFICATIONS: dict[str, Callable[[Transformer], object]] = {
     ),
     "a forward of its own": lambda model: _set(layer(model), "forward", layer(model).forward),
     "a step of its own": lambda model: _set(model, "step", model.step),
-    "logits of its own": lambda model: _set(model.output, "logits", model.output.logits),
+    "an embedding with a forward of its own": lambda model: _set(model.output, "forward", model.output.forward),
     "a wrapped layer": lambda model: _set(
         layer(model).cross_attention.sublayer.attention,
         "query",
