@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from heed.cache import build_once
 from heed.compat import process_space
-from heed.data.cache import build_once
 from heed.errors import HeedError
 from heed.files import is_device, remove_unfinished, replacing
 from heed.inference import model_folder

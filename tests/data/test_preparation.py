@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heed.data import cache
-from heed.data.cache import build_once
+from heed import cache
+from heed.cache import build_once
 from heed.data.cleaning import Cleaning, Rules
 from heed.data.directions import Direction
 from heed.data.formats.text_files import TextFiles
@@ -213,7 +213,7 @@ def test_waiting_has_a_limit_that_names_itself(tmp_path: Path, monkeypatch: pyte
 BUILD_ENTRY = """
 import os, sys
 from pathlib import Path
-from heed.data.cache import build_once
+from heed.cache import build_once
 
 print("ready", flush=True)
 entry = build_once(Path(sys.argv[1]), lambda folder: (folder / "builder").write_text(os.environ["RANK"]))

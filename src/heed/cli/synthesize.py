@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, side: str) -> str:
     """Write the model's ``side`` ("src" or "tgt") of pairs, unless that has been done; return a line that says so."""
-    from heed.data.cache import file_digest
+    from heed.cache import file_digest
     from heed.inference.model_folder import digest
 
     ignored = ("run", "out", "device", "model", "reverse_model", "src", "tgt")

@@ -156,7 +156,7 @@ def _plain(translation: "Translation") -> dict[str, Any]:
 
 def _settings(args: argparse.Namespace, translator: "Translator") -> dict[str, Any]:
     """Return what the output depends on: options, engine, and digests of the input and of each model's files."""
-    from heed.data.cache import file_digest
+    from heed.cache import file_digest
     from heed.inference.model_folder import digest
 
     ignored = ("run", "input", "output", "resume", "device", "model")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from heed.data.cache import read_digests
+from heed.cache import read_digests
 from heed.files import replacing, write_file
 
 IntArray = npt.NDArray[np.int64]

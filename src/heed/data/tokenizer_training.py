@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import sentencepiece as spm
 from annotated_types import Interval
 
-from heed.data.cache import build_once, cache_key
+from heed.cache import build_once, cache_key
 from heed.data.text import WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.data.training_texts import TrainingTexts

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from heed import __version__
-from heed.data.cache import build_once, cache_key
+from heed.cache import build_once, cache_key
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, NBest, Search
 from heed.errors import HeedError

@@ -13,7 +13,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from heed.data.cache import cache_key
+from heed.cache import cache_key
 from heed.data.corpus import Corpus
 from heed.errors import HeedError
 from heed.files import replacing, write_file

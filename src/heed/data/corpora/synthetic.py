@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from heed.data.cache import build_once, cache_key
+from heed.cache import build_once, cache_key
 from heed.data.corpora.options import CorpusOptions
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.directions import Direction

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from heed.cache import build_once, cache_key
 from heed.compat import usable_cores
-from heed.data.cache import build_once, cache_key
 from heed.data.cleaning import CleaningReport, Rules
 from heed.data.directions import Direction
 from heed.data.pairs import StoredPairs

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from heed.data import cache
-from heed.data.cache import build_once
+from heed import cache
+from heed.cache import build_once
 from heed.errors import HeedError
 from tests import forkserver
 from tests.data.corpora import ROOT, numbered_dogs, train_tokenizer
@@ -77,7 +77,7 @@ def test_an_entry_of_another_format_version_is_built_again(tmp_path: Path, monke
 BUILDER = """
 import sys, time
 from pathlib import Path
-from heed.data.cache import build_once
+from heed.cache import build_once
 
 def build(folder):
     (folder / "a").write_text("half")
