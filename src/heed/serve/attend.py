@@ -6,7 +6,6 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from heed.inference.outputs import Attended
-from heed.inference.translator import Translator
 from heed.interventions.forcing import force, force_row, named_words
 from heed.layers.edits import AttentionKind
 from heed.plot.attention_map import most_informative_head
@@ -105,7 +104,12 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
         last = min(row.queries) if row.attention == "decoder_self" else len(ids)
         if max(row.keys) > last:
             raise ApiError(f"The query {min(row.queries)} of {row.attention} attention has keys up to {last} only.")
-    pair = await service.worker(route.model).call(lambda: _attend(route.translator, text, body.force))
+
+    def attend() -> Attended:
+        edits = [force_row(**dict(row)) for row in body.force]
+        return force(route.translator, text, edits)[1] if edits else route.translator.attend(text)[0]
+
+    pair = await service.worker(route.model).call(attend)
     sets = pair.map_sets
     best = {maps.kind: most_informative_head(maps.weights) for maps in sets}
     return AttendResponse(
@@ -125,10 +129,3 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
         ],
         best={kind: BestHead(layer=layer, head=head) for kind, (layer, head) in best.items()},
     )
-
-
-def _attend(translator: Translator, text: str, rows: Sequence[ForcedRow]) -> Attended:
-    if not rows:
-        return translator.attend(text)[0]
-    edits = [force_row(row.attention, row.queries, row.keys, layer=row.layer, head=row.head) for row in rows]
-    return force(translator, text, edits)[1]
