@@ -159,7 +159,11 @@ class History:
 
     def append(self, *choices: Tensor) -> None:
         """Add one step: tensors "R …" for the remaining rows, the same number of tensors at every step."""
-        self._steps.append(tuple(self._all(choice) for choice in choices))
+        if len(self._rows) < self._all_rows:  # add zeros for the rows that were dropped
+            choices = tuple(
+                each.new_zeros(self._all_rows, *each.shape[1:]).index_copy_(0, self._rows, each) for each in choices
+            )
+        self._steps.append(choices)
 
     def keep(self, rows: Int[Tensor, " R2"]) -> None:
         """Keep only ``rows``: row r is then the former row ``rows[r]``."""
@@ -168,12 +172,6 @@ class History:
     def tensors(self) -> tuple[Tensor, ...]:
         """Return all choices, "N T …" for the N rows of the first step, with zeros after the last step of a row."""
         return tuple(torch.stack(steps, 1) for steps in zip(*self._steps, strict=True))
-
-    def _all(self, choice: Tensor) -> Tensor:
-        """Add zeros for the rows that were dropped."""
-        if len(choice) == self._all_rows:
-            return choice
-        return choice.new_zeros(self._all_rows, *choice.shape[1:]).index_copy_(0, self._rows, choice)
 
 
 def token_log_probs(logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
