@@ -16,7 +16,6 @@ from heed.data.cleaning import Cleaning, Rules
 from heed.data.corpora.hub import HubCorpus
 from heed.data.corpus import Corpus
 from heed.data.digests import source_digests
-from heed.data.directions import Direction
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.pairs import StoredPairs, chunk_size, count_chunk_tokens, unflatten
 from heed.data.preparation.training_text import Preparation, TrainingText
@@ -25,6 +24,7 @@ from heed.data.text import Block, ParallelText, Text
 from heed.data.tokenizer import Tokenizer
 from heed.data.tokenizer_training import TokenizerTrainer
 from heed.data.training_texts import TrainingTexts
+from heed.directions import Direction
 from heed.errors import HeedError
 
 ROOT = Path(__file__).parents[2]

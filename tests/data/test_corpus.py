@@ -14,8 +14,8 @@ import pytest
 from hydra.errors import InstantiationException
 
 from heed.data.corpus import Corpus, EvaluationSet
-from heed.data.directions import Direction
 from heed.data.text import ParallelText
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.synthetic import Example, generate
 from tests import forkserver

@@ -17,9 +17,9 @@ from heed.compat import is_running
 from heed.data.batch import Batch
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.datamodule import StepShard, StepStream, TranslationData
-from heed.data.directions import Direction
 from heed.data.steps import Planner
 from heed.data.text import ParallelText
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.launch.summary import idle_devices
 from heed.symbols import EOS, PAD

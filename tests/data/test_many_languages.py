@@ -13,9 +13,9 @@ import heed
 from heed.cli import main
 from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
-from heed.data.directions import Direction
 from heed.data.steps import Planner
 from heed.data.tokenizer_training import TokenizerTrainer
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.runs.results import mean_scores
 from tests.data.corpora import TOKENIZER, compose_data, write_lines

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.directions import Direction
 from heed.data.mixture import FRAME, MixtureOrder, Schedule, frame_counts
 from heed.data.order import TrainingPairs, View
 from heed.data.pairs import Pairs, id_lists
 from heed.data.steps import Planner
 from heed.data.text import Text
+from heed.directions import Direction
 from heed.errors import HeedError
 from tests.data.corpora import stored_pairs
 

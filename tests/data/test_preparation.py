@@ -21,7 +21,6 @@ import pytest
 from heed import cache
 from heed.cache import build_once
 from heed.data.cleaning import Cleaning, Rules
-from heed.data.directions import Direction
 from heed.data.formats.text_files import TextFiles
 from heed.data.order import TrainingPairs, View
 from heed.data.pairs import StoredPairs
@@ -31,6 +30,7 @@ from heed.data.preparation.clean_text import write_clean_text
 from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.text import ParallelText, Text
 from heed.data.tokenizer import Tokenizer
+from heed.directions import Direction
 from heed.errors import HeedError
 from tests import forkserver
 from tests.data.corpora import NO_RULES, ROOT, numbered_dogs, sentence_pairs, train_tokenizer, training_text
@@ -107,7 +107,7 @@ PREPARE = """
 import sys
 from pathlib import Path
 from heed.data.cleaning import Cleaning, Rules
-from heed.data.directions import Direction
+from heed.directions import Direction
 from heed.data.formats import text_files
 from heed.data.formats.text_files import TextFiles
 from heed.data.preparation import training_text

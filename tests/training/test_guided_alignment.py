@@ -11,10 +11,10 @@ import torch
 
 import heed
 from heed.data.batch import collate
-from heed.data.directions import Direction
 from heed.data.pairs import Pairs
 from heed.data.text import ParallelText
 from heed.data.tokenizer import Tokenizer
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.alignment import link_pieces, parse_pharaoh
 from heed.evaluation.words import split_words, word_shares

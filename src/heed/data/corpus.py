@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from heed.data.digests import text_digest
-from heed.data.directions import Direction
 from heed.data.text import ParallelText
 from heed.data.training_texts import TrainingTexts
+from heed.directions import Direction
 
 
 class EvaluationSet(NamedTuple):

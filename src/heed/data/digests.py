@@ -33,8 +33,7 @@ def are_in(digests: Digests, sorted_digests: Digests) -> npt.NDArray[np.bool_]:
     if not len(sorted_digests):
         return np.zeros(len(digests), np.bool_)
     places = np.searchsorted(sorted_digests, digests).clip(max=len(sorted_digests) - 1)
-    found: npt.NDArray[np.bool_] = sorted_digests[places] == digests
-    return found
+    return sorted_digests[places] == digests
 
 
 def mixed(digests: Digests, numbers: npt.NDArray[np.integer]) -> Digests:

@@ -40,8 +40,7 @@ class Schedule:
     def drawn(self, position: int) -> IntArray:
         """Return the number of sentences of each text before a position."""
         frames, slot = divmod(position - self.first, len(self._texts))
-        drawn: IntArray = self.before + frames * self.counts + self._in_frame[slot]
-        return drawn
+        return self.before + frames * self.counts + self._in_frame[slot]
 
     def texts(self, first: int, stop: int) -> IntArray:
         """Return the index of the text at each position."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from heed.data.directions import Direction
 from heed.data.noise import Noise
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.progress import progress_bar
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import sentencepiece as spm
 
-from heed.data.directions import LANGUAGE_TAG, language_tag
+from heed.directions import LANGUAGE_TAG, language_tag
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.symbols import BOS, EOS, PAD, UNK

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from heed.data.directions import Direction
 from heed.data.preparation.training_text import TrainingText
 from heed.data.preparation.workers import Workers
 from heed.data.text import WordCounts
+from heed.directions import Direction
 
 Result = TypeVar("Result")
 

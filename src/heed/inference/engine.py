@@ -75,8 +75,7 @@ def log_probs(model: Seq2Seq, src_ids: Sequence[list[int]], tgt_ids: Sequence[li
     tgt_out, tgt_mask = pad(tgt_ids, model.device)
     logits = model(src, src_mask, tgt_in)
     gold = logits.gather(2, tgt_out[..., None]).squeeze(2)
-    totals: list[float] = (gold - logits.logsumexp(2)).masked_fill(~tgt_mask, 0.0).sum(1).tolist()
-    return totals
+    return (gold - logits.logsumexp(2)).masked_fill(~tgt_mask, 0.0).sum(1).tolist()
 
 
 def attention_maps(model: Seq2Seq, src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]) -> list[PairMaps]:

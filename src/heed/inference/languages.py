@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from heed.data.directions import Direction, language_tag
 from heed.data.tokenizer import Tokenizer
+from heed.directions import Direction, language_tag
 from heed.errors import HeedError, argument
 
 NAMES: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

@@ -8,9 +8,9 @@ from itertools import islice, repeat
 from operator import add
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from heed.data.directions import Direction
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, NBest, Search
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.alignment import Link, align, to_gold
 from heed.evaluation.scores import Scores, SystemOutput, score_output

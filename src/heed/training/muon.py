@@ -96,8 +96,7 @@ class Muon(AdamW):
         if "momentum" not in state:
             # AdamW expects "step" in every state that it loads.
             state.update(step=torch.zeros(()), momentum=torch.zeros_like(matrix))
-        momentum: Tensor = state["momentum"]
-        return momentum
+        return state["momentum"]
 
 
 def orthogonalize(matrices: Float[Tensor, "N R C"], iterations: int) -> Float[Tensor, "N R C"]:

@@ -11,11 +11,11 @@ from annotated_types import Interval
 
 from heed.data.corpora.options import CorpusOptions, parse_noise
 from heed.data.corpus import Corpus, EvaluationSet
-from heed.data.directions import Direction
 from heed.data.formats.entries import Entry, FileEntry, find_sources, parse_entries
 from heed.data.formats.fields import Fields
 from heed.data.formats.files import without_compression
 from heed.data.text import ParallelText, Text
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, Positive, from_plain, validated
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from heed.data.corpora.options import CorpusOptions
 from heed.data.corpus import Corpus, EvaluationSet
-from heed.data.directions import Direction
 from heed.data.formats.hub import DatasetSource
 from heed.data.formats.text_files import TextFiles
 from heed.data.text import ParallelText, Source, Text
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.options import validated
 from heed.progress import announced, reports_on_terminal

@@ -7,8 +7,8 @@ from pathlib import Path
 from heed.cache import build_once, cache_key
 from heed.data.corpora.options import CorpusOptions
 from heed.data.corpus import Corpus, EvaluationSet
-from heed.data.directions import Direction
 from heed.data.text import ParallelText, Text
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, validated
 

@@ -10,13 +10,13 @@ from typing import Literal
 from heed.cache import build_once, cache_key
 from heed.compat import usable_cores
 from heed.data.cleaning import CleaningReport, Rules
-from heed.data.directions import Direction
 from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation.clean_text import CleanText, write_clean_text
 from heed.data.preparation.workers import Workers
 from heed.data.text import Text, WordCounts
 from heed.data.tokenizer import Tokenizer
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.options import AtLeast1, Positive, validated
 from heed.progress import progress_bar
