@@ -73,7 +73,8 @@ def plain_options(cfg: Config) -> dict[str, Any]:
     """Return the options as plain data, without changing those that are ``auto``."""
     cfg = cfg.copy()
     settle_auto(cfg, lambda: TYPICAL_PAIRS)
-    return OmegaConf.to_container(cfg, resolve=True)
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    return config
 
 
 def build_parts(config: Mapping[str, Any]) -> Parts:
