@@ -6,7 +6,7 @@ POSIX = {
     "cli/test_main.py": "bash, pseudo-terminals",
     "cli/test_translate_files.py": "pseudo-terminals, named pipes, SIGKILL",
     "data/formats/test_files.py": "named pipes, links, file modes",
-    "data/test_cache.py": "SIGKILL, file names that are not UTF-8",
+    "test_cache.py": "SIGKILL, file names that are not UTF-8",
     "launch/test_elastic.py": "process groups",
     "launch/test_slurm.py": "bash, process groups, SIGUSR1",
     "reliability/fuzz": "fork",

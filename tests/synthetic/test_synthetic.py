@@ -158,7 +158,7 @@ class GuidedChoices(RandomChoices):
     """Random choices that prefer the words of a sentence, so that the grammar soon draws it."""
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(seed=1)
+        super().__init__(1)
         self.sentence = sentence
 
     def choose(self, options: Sequence[T]) -> T:

@@ -106,7 +106,7 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
             raise ApiError(f"The query {min(row.queries)} of {row.attention} attention has keys up to {last} only.")
 
     def attend() -> Attended:
-        edits = [force_row(**dict(row)) for row in body.force]
+        edits = [force_row(**vars(row)) for row in body.force]
         return force(route.translator, text, edits)[1] if edits else route.translator.attend(text)[0]
 
     pair = await service.worker(route.model).call(attend)
