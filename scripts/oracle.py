@@ -201,8 +201,8 @@ def _decode(finished: Path) -> dict[str, Any]:
     source, reference = str(files / "test.src"), str(files / "test.ref")
     model = ("--model", str(finished))
     commands = {
-        "greedy": ("translate", *model, "--beam", "1", "--n-best", "1"),
-        "beam": ("translate", *model, "--beam", "4", "--n-best", "4"),
+        "greedy": ("translate", *model, "--engine", "heed", "--beam", "1", "--n-best", "1"),
+        "beam": ("translate", *model, "--engine", "heed", "--beam", "4", "--n-best", "4"),
         "log probabilities": ("score", *model, "--src", source, "--tgt", reference),
     }
     outputs = {name: finished / f"{name}.txt" for name in commands}
