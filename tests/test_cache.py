@@ -15,28 +15,14 @@ from heed import cache
 from heed.cache import build_once
 from heed.errors import HeedError
 from tests import forkserver
+from tests.damage import flip_bit, make_folder, truncate
 from tests.data.corpora import ROOT, numbered_dogs, train_tokenizer
 
 PAIRS = numbered_dogs(500)
 
 
-def truncate(file: Path) -> None:
-    os.truncate(file, file.stat().st_size // 2)
-
-
-def flip_bit(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-
-
 def make_empty(file: Path) -> None:
     file.write_bytes(b"")
-
-
-def make_folder(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
 
 
 def drop_manifest(file: Path) -> None:

@@ -33,6 +33,7 @@ from heed.data.tokenizer import Tokenizer
 from heed.directions import Direction
 from heed.errors import HeedError
 from tests import forkserver
+from tests.damage import flip_bit, make_folder, truncate
 from tests.data.corpora import NO_RULES, ROOT, numbered_dogs, sentence_pairs, train_tokenizer, training_text
 
 PAIRS = numbered_dogs(500)
@@ -240,21 +241,6 @@ def test_another_process_builds_where_the_first_one_does_not(tmp_path: Path, mon
 
 
 # ---- damage and full disks
-
-
-def truncate(file: Path) -> None:
-    os.truncate(file, file.stat().st_size // 2)
-
-
-def flip_bit(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-
-
-def make_folder(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
 
 
 @pytest.mark.parametrize("damage", [truncate, flip_bit, make_folder, os.remove])

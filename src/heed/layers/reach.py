@@ -22,7 +22,7 @@ class Reach(nn.Module):
         self.window = window or 0
 
     def forward(self, scores: Scores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int) -> Scores:
-        """Return the attention weights of decoder states, the first of which is at target position ``start``.
+        """Return the attention weights of decoder states at the target positions from ``start`` on.
 
         Rows sum to 1, or to 0 without a position to attend to. `PredictiveReach` also gives sums below 1.
         """

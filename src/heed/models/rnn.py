@@ -109,7 +109,7 @@ class SourceAttention(nn.Module):
         """Return the contexts c_t and the weights a_t.
 
         Args:
-            query: the decoder states of T target positions, the first of which is ``start``.
+            query: the decoder states of the T target positions from ``start`` on.
             coverage: the sum of the weights at all earlier positions.
         """
         scores = self.score(query, source.keys, coverage[:, None] if self.uses_coverage else None)
