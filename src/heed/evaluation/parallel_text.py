@@ -158,7 +158,11 @@ def _find_misaligned(text: Sides, valid: Sides) -> tuple[bool, list[int], float]
 
 def _presence(side: Sequence[set[str]], vocabulary: Sequence[str]) -> Matrix:
     """Return which words each sentence has."""
-    return np.array([[word in words for word in vocabulary] for words in side], np.float32)
+    columns = {word: column for column, word in enumerate(vocabulary)}
+    found = np.zeros((len(side), len(vocabulary)), np.float32)
+    for row, words in zip(found, side, strict=True):
+        row[[columns[word] for word in words if word in columns]] = 1
+    return found
 
 
 def _association(src: Matrix, tgt: Matrix) -> Matrix:
