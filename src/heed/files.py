@@ -117,6 +117,16 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def require_room(folder: Path, needed: float, purpose: str, option: str) -> None:
+    """Raise a HeedError if the disk of a folder has too few free bytes; ``option`` chooses another folder."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise HeedError(
+            f"{folder} has {free / 1e6:,.0f} MB of free space, but {purpose} needs about {needed / 1e6:,.0f} MB: make "
+            f"room, or set {option}=DIR to a folder on another disk."
+        )
+
+
 def check_regular(path: Path) -> None:
     """Raise a HeedError unless ``path`` is a regular file: reading a pipe or a device may never end."""
     if not path.exists():

@@ -18,7 +18,7 @@ from heed.data.corpus import Corpus
 from heed.data.digests import source_digests
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.pairs import StoredPairs, chunk_size, count_chunk_tokens, unflatten
-from heed.data.preparation.training_text import Preparation, TrainingText
+from heed.data.preparation.prepared_text import Preparation, PreparedText
 from heed.data.steps import Planner, Step
 from heed.data.text import Block, ParallelText, Text
 from heed.data.tokenizer import Tokenizer
@@ -85,9 +85,9 @@ def training_text(
     at_most: int | None = None,
     processes: int = 1,
     directions: tuple[Direction, ...] = (Direction("en", "de"),),
-) -> TrainingText:
+) -> PreparedText:
     """Select the training pairs of a text in memory, without cleaning rules."""
-    return TrainingText.prepare(
+    return PreparedText.prepare(
         Text([text], directions[0]),
         Rules(Cleaning(**rules), None, [source_digests(src for text in held_out for src in text.src)], False, at_most),
         directions=directions,
@@ -100,12 +100,12 @@ def train_tokenizer(text: ParallelText, cache: Path, *, tags: tuple[str, ...] = 
     return TokenizerTrainer(**(TOKENIZER | changes)).train(only_text(training_text(text, cache)), cache, tags=tags)
 
 
-def only_text(text: TrainingText) -> TrainingTexts:
+def only_text(text: PreparedText) -> TrainingTexts:
     """Return a training text that is not mixed with others."""
     return TrainingTexts([text])
 
 
-def sentence_pairs(text: ParallelText | TrainingText | TrainingTexts) -> list[tuple[str, str]]:
+def sentence_pairs(text: ParallelText | PreparedText | TrainingTexts) -> list[tuple[str, str]]:
     """Return the pairs, in the order of the text."""
     texts = text.texts if isinstance(text, TrainingTexts) else [text]
     blocks: list[ParallelText | Block] = []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.mixture import FRAME, MixtureOrder, Schedule, frame_counts
+from heed.data.mixture import FRAME, Interleaving, MixtureOrder, frame_counts
 from heed.data.order import TrainingPairs, View
 from heed.data.pairs import Pairs, id_lists
 from heed.data.steps import Planner
@@ -33,7 +33,7 @@ def corpus_of(pairs: Pairs) -> list[int]:
 
 @pytest.mark.parametrize("weights", [[3, 1, 1], [1, 1], [0.7, 0.2, 0.1], [5, 3.3, 0.01], [1], [np.pi, np.e, 1, 2]])
 def test_every_window_has_every_corpus_in_proportion(weights: list[float]) -> None:
-    schedule = Schedule(frame_counts(weights, [str(weight) for weight in weights]))
+    schedule = Interleaving(frame_counts(weights, [str(weight) for weight in weights]))
     shares = np.array(weights) / sum(weights)
     drawn = np.array([schedule.drawn(position) for position in range(0, 2 * FRAME, 7)])
     ahead = np.array([schedule.drawn(position + FRAME) for position in range(0, 2 * FRAME, 7)])

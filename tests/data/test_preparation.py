@@ -25,9 +25,9 @@ from heed.data.formats.text_files import TextFiles
 from heed.data.order import TrainingPairs, View
 from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
-from heed.data.preparation import training_text as module
+from heed.data.preparation import prepared_text as module
 from heed.data.preparation.clean_text import write_clean_text
-from heed.data.preparation.training_text import Preparation, TrainingText
+from heed.data.preparation.prepared_text import Preparation, PreparedText
 from heed.data.text import ParallelText, Text
 from heed.data.tokenizer import Tokenizer
 from heed.directions import Direction
@@ -111,19 +111,19 @@ from heed.data.cleaning import Cleaning, Rules
 from heed.directions import Direction
 from heed.data.formats import text_files
 from heed.data.formats.text_files import TextFiles
-from heed.data.preparation import training_text
+from heed.data.preparation import prepared_text
 from heed.data.text import Text
 from heed.data.tokenizer import Tokenizer
 from tests.data.corpora import NO_RULES
 
 if __name__ == "__main__":
     folder, cache, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    text_files.BLOCK, training_text.SMALL = 300, 0
-    text = training_text.TrainingText.prepare(
+    text_files.BLOCK, prepared_text.SMALL = 300, 0
+    text = prepared_text.PreparedText.prepare(
         Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")),
         Rules(Cleaning(**(NO_RULES | {"drop_empty": True, "drop_duplicates": True})), None, [], False, None),
         directions=(Direction("en", "de"),),
-        preparation=training_text.Preparation(num_proc=processes, wait_minutes=5),
+        preparation=prepared_text.Preparation(num_proc=processes, wait_minutes=5),
         cache_dir=cache,
     )
     print(text.encode(Tokenizer.load(folder)).digest, text.digest, flush=True)
@@ -314,8 +314,8 @@ def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     assert not odd.exists()
 
 
-def text_of_files(folder: Path, cache: str = "cache", rules: dict[str, Any] = NO_RULES) -> TrainingText:
-    return TrainingText.prepare(
+def text_of_files(folder: Path, cache: str = "cache", rules: dict[str, Any] = NO_RULES) -> PreparedText:
+    return PreparedText.prepare(
         Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")),
         Rules(Cleaning(**rules), None, [], False, None),
         directions=(Direction("en", "de"),),

@@ -11,7 +11,7 @@ from heed.data.pairs import id_lists
 from heed.data.steps import Planner
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
-from heed.training.loss import cross_entropy
+from heed.training.loss import translation_loss
 from tests.data.corpora import plan_steps
 
 
@@ -27,7 +27,7 @@ def test_padding_to_a_multiple_changes_neither_the_loss_nor_the_gradient(
     def loss_and_gradient(batch: Batch) -> tuple[torch.Tensor, list[torch.Tensor]]:
         model.zero_grad()
         hidden = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in, src_lengths=batch.src_lengths)
-        loss, _ = cross_entropy(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)
+        loss, _ = translation_loss(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)
         loss.backward()
         return loss.detach(), [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
 

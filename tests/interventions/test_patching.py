@@ -20,7 +20,7 @@ from heed.interventions.patching import _log_probs
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
-from heed.report.patching import patching_page, patching_table
+from heed.report.interventions import patching_page, patching_table
 from heed.symbols import BOS, EOS
 from heed.synthetic import ContrastivePair
 from tests.finished import FinishedRun

@@ -14,7 +14,7 @@ HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 START = """
 import re
 from pathlib import Path
-from heed.kernels.allocator import keep_freed_memory
+from heed.kernels.cpu import keep_freed_memory
 
 keep_freed_memory()
 import torch

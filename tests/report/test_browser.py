@@ -21,8 +21,7 @@ from heed.inference.outputs import Attended
 from heed.interventions import HeadImportance, PatchedHead, Patching
 from heed.layers.edits import AttentionKind
 from heed.report import attention, comparison
-from heed.report.ablation import ablation_page
-from heed.report.patching import patching_page
+from heed.report.interventions import ablation_page, patching_page
 from heed.report.run_page import render_report
 from heed.report.server import _list_page
 from heed.synthetic import ContrastivePair

@@ -11,7 +11,7 @@ from heed.kernels import Consistency
 from heed.kernels.loss import CHUNK_BYTES
 from heed.models.seq2seq import DecoderHidden
 from heed.symbols import BOS, EOS, PAD
-from heed.training.loss import cross_entropy, cut_second_passes, two_pass_loss, zero_loss
+from heed.training.loss import cut_second_passes, translation_loss, zero_loss
 
 
 def given(logits: torch.Tensor) -> DecoderHidden:
@@ -40,7 +40,7 @@ def test_gradients_equal_torchs(
     parts = [part.requires_grad_() for part in (states, table, *([bias] if biased else []))]
     target = torch.randint(1, 17, (3, 5))
     target[0, 2:] = PAD
-    loss, nll = cross_entropy(DecoderHidden(*parts), target, positions(target), label_smoothing=label_smoothing)
+    loss, nll = translation_loss(DecoderHidden(*parts), target, positions(target), label_smoothing=label_smoothing)
     reference, plain = (
         F.cross_entropy(
             F.linear(*parts).flatten(0, 1),
@@ -61,7 +61,7 @@ def test_in_bf16_the_sums_are_exact() -> None:
     states, table = torch.randn(40, 16, requires_grad=True), torch.randn(500, 16, requires_grad=True)
     target = torch.randint(4, 500, (40,))
     with torch.autocast("cpu", torch.bfloat16):
-        ours = cross_entropy(DecoderHidden(states, table), target, positions(target), label_smoothing=0.1)[0]
+        ours = translation_loss(DecoderHidden(states, table), target, positions(target), label_smoothing=0.1)[0]
     low = [part.to(torch.bfloat16).double().detach().requires_grad_() for part in (states, table)]
     reference = F.cross_entropy(F.linear(*low).bfloat16().double(), target, label_smoothing=0.1, reduction="sum")
     assert ours.dtype == torch.float32
@@ -77,7 +77,7 @@ def test_what_is_all_but_impossible_costs_what_it_costs(dtype: torch.dtype) -> N
     logits = torch.tensor([[20.0, 0.0, 20.0]], dtype=torch.float32, requires_grad=True)
     output = DecoderHidden(logits, torch.eye(3, dtype=torch.float32))
     with torch.autocast("cpu", dtype):
-        loss, nll = cross_entropy(output, torch.tensor([1]), torch.tensor([0]), label_smoothing=0.0)
+        loss, nll = translation_loss(output, torch.tensor([1]), torch.tensor([0]), label_smoothing=0.0)
     torch.testing.assert_close(nll.item(), 20 + math.log(2), rtol=1e-3, atol=0)
     (gradient,) = torch.autograd.grad(loss, logits)
     torch.testing.assert_close(gradient, torch.tensor([[0.5, -1.0, 0.5]], dtype=torch.float32))
@@ -85,7 +85,7 @@ def test_what_is_all_but_impossible_costs_what_it_costs(dtype: torch.dtype) -> N
 
 def test_gradients_are_not_silently_wrong_the_second_time() -> None:
     logits = torch.randn(3, 17, requires_grad=True)
-    loss, _ = cross_entropy(given(logits), torch.tensor([4, 5, PAD]), torch.tensor([0, 1]), label_smoothing=0.1)
+    loss, _ = translation_loss(given(logits), torch.tensor([4, 5, PAD]), torch.tensor([0, 1]), label_smoothing=0.1)
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
@@ -109,13 +109,13 @@ def test_r_drop_equals_the_formula_written_out() -> None:
         expected += alpha * (forward + backward) / 2 / 2
     consistency = Consistency.of(r_drop=alpha)
     both = given(interleaved(*passes))
-    loss, nll = two_pass_loss(both, target, positions(target), label_smoothing=epsilon, consistency=consistency)
+    loss, nll = translation_loss(both, target, positions(target), label_smoothing=epsilon, consistency=consistency)
     assert math.isclose(loss.item(), expected, rel_tol=1e-12)
     assert math.isclose(nll.item(), plain, rel_tol=1e-12)
 
     # A sum over tokens: it may be cut into micro-batches.
     halves = [
-        two_pass_loss(
+        translation_loss(
             given(interleaved(*passes[:, s])),
             target[s],
             positions(target[s]),
@@ -142,7 +142,9 @@ def test_gradients_of_two_passes_equal_torchs(
     target[0, 2:] = PAD
     both = DecoderHidden(interleaved(one, other), *layer)
     consistency = Consistency.of(**alphas)
-    loss, _ = two_pass_loss(both, target, positions(target), label_smoothing=label_smoothing, consistency=consistency)
+    loss, _ = translation_loss(
+        both, target, positions(target), label_smoothing=label_smoothing, consistency=consistency
+    )
     reference = in_full((one, other), layer, target, label_smoothing=label_smoothing, **alphas)
     torch.testing.assert_close(loss, reference)
     scale = torch.rand((), dtype=torch.float64)
@@ -178,7 +180,7 @@ def test_in_bf16_two_passes_are_as_exact_as_torchs_own(alphas: dict[str, float])
     target = torch.randint(4, 500, (400,))
     parts = (one, other, table)
     with torch.autocast("cpu", torch.bfloat16):
-        ours, _ = two_pass_loss(
+        ours, _ = translation_loss(
             DecoderHidden(torch.stack((one, other)), table),
             target[None],
             positions(target),
@@ -200,9 +202,9 @@ def test_in_bf16_two_passes_are_as_exact_as_torchs_own(alphas: dict[str, float])
 def test_passes_that_agree_are_one(alpha: float) -> None:
     logits = torch.randn(3, 5, 17, dtype=torch.float64, requires_grad=True)
     target = torch.randint(1, 17, (3, 5))
-    once = cross_entropy(given(logits), target, positions(target), label_smoothing=0.1)
+    once = translation_loss(given(logits), target, positions(target), label_smoothing=0.1)
     both = given(interleaved(logits, logits))
-    twice = two_pass_loss(
+    twice = translation_loss(
         both, target, positions(target), label_smoothing=0.1, consistency=Consistency.of(r_drop=5.0, simcut=alpha)
     )
     torch.testing.assert_close(twice, once)
@@ -223,7 +225,7 @@ def test_simcut_equals_the_formula_written_out() -> None:
         plain -= math.log(p[token])
         expected += -math.log(p[token]) + alpha * sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
     both, consistency = given(interleaved(*passes)), Consistency.of(simcut=alpha)
-    loss, nll = two_pass_loss(both, target, positions(target), label_smoothing=0.0, consistency=consistency)
+    loss, nll = translation_loss(both, target, positions(target), label_smoothing=0.0, consistency=consistency)
     assert math.isclose(loss.item(), expected, rel_tol=1e-12)
     assert math.isclose(nll.item(), plain, rel_tol=1e-12)
 
@@ -244,7 +246,7 @@ def test_tokens_are_cut_out_of_second_passes_only() -> None:
 def test_only_padding_costs_nothing() -> None:
     logits = torch.randn(2, 3, 5, requires_grad=True)
     target = torch.full((2, 3), PAD)
-    loss, nll = cross_entropy(given(logits), target, positions(target), label_smoothing=0.1)
+    loss, nll = translation_loss(given(logits), target, positions(target), label_smoothing=0.1)
     loss.backward()
     assert loss.item() == nll.item() == 0
     assert torch.equal(logits.grad, torch.zeros_like(logits))

@@ -21,7 +21,7 @@ from heed.evaluation.scores import MetricScore
 from heed.kernels import Consistency
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
-from heed.training.loss import cross_entropy, cut_second_passes, two_pass_loss
+from heed.training.loss import cut_second_passes, translation_loss
 from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
 from heed.training.schedules import Constant
 
@@ -130,7 +130,7 @@ def test_without_r_drop_the_loss_is_the_cross_entropy_of_one_pass(
     model, batch = tiny_model(family).train(), random_batch()
     torch.manual_seed(3)
     hidden = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
-    expected_loss, _ = cross_entropy(hidden, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1)
+    expected_loss, _ = translation_loss(hidden, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1)
     expected_gradients = torch.autograd.grad(expected_loss, list(model.parameters()))
     expected_rng_state = torch.get_rng_state()
     loss, gradients = loss_and_gradients(build_module(model, tokenizer), batch, seed=3)
@@ -150,7 +150,9 @@ def test_r_drop_compares_two_passes_with_different_dropout(
     for states, other_states in zip(both.states[::2], both.states[1::2], strict=True):
         assert not torch.allclose(states, other_states)
     consistency = Consistency.of(r_drop=2.0)
-    expected, _ = two_pass_loss(both, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1, consistency=consistency)
+    expected, _ = translation_loss(
+        both, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1, consistency=consistency
+    )
     loss, _ = loss_and_gradients(build_module(model, tokenizer, alpha=2.0), batch, seed=3)
     torch.testing.assert_close(loss, expected.detach())
 
@@ -255,7 +257,7 @@ def test_the_final_loss_is_that_of_fp32_for_a_run_in_bf16(
     monkeypatch.setattr(TranslationModule, "data", data)
     batch = random_batch()
     hidden = module.model.decode_hidden(batch.src, None, batch.tgt_in, src_lengths=batch.src_lengths)
-    _, nll = cross_entropy(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.0)
+    _, nll = translation_loss(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.0)
     assert evaluate(module, batch) == pytest.approx(nll.item(), rel=1e-6)
 
 

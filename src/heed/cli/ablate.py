@@ -39,7 +39,7 @@ def choose_contrasts(args: argparse.Namespace) -> tuple[str, "Sequence[Contrasti
 
 def run(args: argparse.Namespace) -> None:
     from heed.interventions.ablation import ablate
-    from heed.report.ablation import ablation_page, ablation_table
+    from heed.report.interventions import ablation_page, ablation_table
 
     sources, references = read_parallel(args.src, args.ref)
     challenge, contrasts = choose_contrasts(args)

@@ -109,7 +109,7 @@ def search_options(args: argparse.Namespace) -> SearchOptions:
 
 def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
     """Load ``models``, or those of ``--model``, with the options of the functions above."""
-    from heed.kernels.allocator import keep_freed_memory
+    from heed.kernels.cpu import keep_freed_memory
 
     keep_freed_memory()
     named = models or (args.model if isinstance(args.model, list) else [args.model])

@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from heed.interventions.patching import patch
-    from heed.report.patching import patching_page, patching_table
+    from heed.report.interventions import patching_page, patching_table
 
     challenge, contrasts = choose_contrasts(args)
     contrasts = [each for each in contrasts if each.antecedent] or contrasts

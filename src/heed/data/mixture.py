@@ -19,7 +19,7 @@ EPOCHS_KEPT = 4
 """Epochs of a text whose order is cached."""
 
 
-class Schedule:
+class Interleaving:
     """Assigns a text to each position, in a repeating pattern called a frame.
 
     Args:
@@ -85,18 +85,18 @@ class MixtureOrder(Order):
         self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(
             lambda text, epoch: EpochOrder(pairs, seed=(seed, epoch, text), text=text)
         )
-        self._schedules: list[Schedule] = []
+        self._interleavings: list[Interleaving] = []
         """One for each step at which a text starts."""
         self._starts = sorted({text.from_step for text in texts} - {0})
         for step in (0, *self._starts):
             first = self.position_of(math.ceil(step * step_tokens)) if step else 0
             started = [weight * (text.from_step <= step) for text, weight in zip(texts, weights, strict=True)]
             counts = frame_counts(started, [text.name for text in texts])
-            self._schedules.append(Schedule(counts, first=first, before=self.drawn(first) if step else 0))
+            self._interleavings.append(Interleaving(counts, first=first, before=self.drawn(first) if step else 0))
 
     def drawn(self, position: int) -> IntArray:
         """Return the number of sentences of each text before a position."""
-        return next(part for part in reversed(self._schedules) if part.first <= position).drawn(position)
+        return next(part for part in reversed(self._interleavings) if part.first <= position).drawn(position)
 
     def steps(self, epochs: float) -> int:
         """Return the number of steps that have as many target tokens as ``epochs`` passes over all texts."""
@@ -120,7 +120,7 @@ class MixtureOrder(Order):
     def rows(self, first: int, stop: int) -> IntArray:
         """Return the rows of the pairs at these positions. A row also encodes the epoch of the pair's text."""
         texts, rows = np.empty((2, stop - first), np.int64)
-        for part in self._schedules:  # each ends where the next one starts
+        for part in self._interleavings:  # each ends where the next one starts
             start = max(first, part.first)
             texts[start - first :] = part.texts(start, stop)
         counts = zip(self.drawn(first).tolist(), self.drawn(stop).tolist(), strict=True)

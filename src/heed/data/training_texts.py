@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from heed.data.preparation.training_text import TrainingText
+from heed.data.preparation.prepared_text import PreparedText
 from heed.data.preparation.workers import Workers
 from heed.data.text import WordCounts
 from heed.directions import Direction
@@ -22,12 +22,12 @@ class TrainingTexts:
         temperature: a text of n pairs without a weight has the weight n^(1 / temperature).
     """
 
-    texts: Sequence[TrainingText]
+    texts: Sequence[PreparedText]
     temperature: float = 1.0
 
     @property
     def is_mixture(self) -> bool:
-        """Whether texts are mixed by weight."""
+        """Whether these are the named texts of a mixture, even if there is only one."""
         return any(part.text.name for part in self.texts)
 
     @property

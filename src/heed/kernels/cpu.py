@@ -1,5 +1,7 @@
-"""Properties of this machine's CPU."""
+"""Properties of this machine's CPU, and settings of its memory allocator."""
 
+import ctypes
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -30,3 +32,33 @@ def max_onednn_rows() -> int:
 def _flags() -> set[str]:
     cpuinfo = Path("/proc/cpuinfo")
     return set(cpuinfo.read_text(encoding="utf-8").split()) if cpuinfo.exists() else set()
+
+
+def keep_freed_memory() -> None:
+    """Make the allocator reuse freed memory instead of returning it to the system, and use huge pages.
+
+    The settings are those of the whole process and cannot be undone, so programs call this, not the library. Call it
+    before the first matrix product.
+    """
+    # By default glibc unmaps every large tensor, and the kernel clears its pages again: tens of thousands per step.
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        m_trim_threshold, m_mmap_max = -1, -4  # malloc.h
+        libc.mallopt(m_mmap_max, 0)
+        libc.mallopt(m_trim_threshold, -1)
+        _use_huge_pages(libc, 2**31)
+    # oneDNN and PyTorch's bridge to it each keep code and work space for the last 1024 shapes of products. New shapes
+    # come with every batch: the caches fill gigabytes and fragment the heap, so that glibc searches long for memory.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
+
+
+def _use_huge_pages(libc: ctypes.CDLL, size: int) -> None:
+    """Use pages of 2 MiB for the next ``size`` bytes of the heap."""
+    huge, madv_hugepage = 2**21, 14  # sys/mman.h
+    libc.malloc.restype = ctypes.c_void_p
+    # The freed block stays at the end of the heap. It is address space only: nothing has been written to it.
+    start = libc.malloc(ctypes.c_size_t(size))
+    if start is not None:
+        first = -(-start // huge) * huge
+        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(start + size - first), madv_hugepage)
+        libc.free(ctypes.c_void_p(start))

@@ -26,7 +26,7 @@ from heed.runs.results import build_results, scores_by_split, write_results
 from heed.training.callbacks.attention_heads import MeasureAttentionHeads
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.corpora import CountCorpora
-from heed.training.callbacks.metrics import MetricsLogger
+from heed.training.callbacks.metrics_logger import MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
 

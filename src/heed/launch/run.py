@@ -1,7 +1,6 @@
 """The plan of one run: build, fit, test, and write the results."""
 
 import json
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,7 +17,7 @@ from heed.data.datamodule import TranslationData
 from heed.errors import HeedError, first_line
 from heed.evaluation.metrics import METRICS, find_metrics, find_unusable
 from heed.evaluation.scores import Metric
-from heed.files import write_file, writing
+from heed.files import require_room, write_file, writing
 from heed.inference import model_folder
 from heed.launch.compose import Config, compose, find_differences, settle_auto
 from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run, plain_options, vocabulary
@@ -144,12 +143,7 @@ def _check_room(folder: Path, module: TranslationModule, *, has_average: bool) -
     """Raise a HeedError if the disk has too little room for a checkpoint: weights, their average, optimizer state."""
     moments = 2 if "betas" in module.configure_optimizers().defaults else 0
     weights = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
-    needed, free = (1 + moments + has_average) * weights, shutil.disk_usage(folder).free
-    if needed > free:
-        raise HeedError(
-            f"{folder} has {free / 1e6:,.0f} MB of free space, but a checkpoint of this model needs about "
-            f"{needed / 1e6:,.0f} MB: make room, or set hydra.run.dir=DIR to a folder on another disk."
-        )
+    require_room(folder, (1 + moments + has_average) * weights, "a checkpoint of this model", "hydra.run.dir")
 
 
 # ---- from parts to the first training step

@@ -1,4 +1,4 @@
-"""Training losses of a batch, as sums over target tokens.
+"""Training losses of a batch, with R-Drop and SimCut, as sums over target tokens.
 
 They are divided once, by the number of target tokens of the whole step.
 """
@@ -13,46 +13,32 @@ from heed.models.seq2seq import DecoderHidden
 from heed.symbols import BOS, EOS, PAD
 
 
-def cross_entropy(
-    output: DecoderHidden, target: Int[Tensor, "*B"], positions: Int[Tensor, " N"], *, label_smoothing: float
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the label-smoothed cross-entropy and the negative log-likelihood, in nats.
-
-    See `heed.functional.cross_entropy`.
-
-    Args:
-        positions: the tokens to sum over, as positions in the flattened ``target``. Padding is left out, and a mask of
-            it would make the host wait for the device.
-    """
-    states = output.states.flatten(0, -2).index_select(0, positions)
-    tokens = target.flatten().index_select(0, positions).long()
-    return kernels.cross_entropy(states, output.weight, output.bias, tokens, label_smoothing=label_smoothing)
-
-
-def two_pass_loss(
-    both: DecoderHidden,
-    target: Int[Tensor, "B T"],
+def translation_loss(
+    output: DecoderHidden,
+    target: Int[Tensor, "*B T"],
     positions: Int[Tensor, " N"],
     *,
     label_smoothing: float,
-    consistency: Consistency,
+    consistency: Consistency | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the loss of two passes of one model, and the mean negative log-likelihood of the supervised ones.
+    """Return the training loss and the negative log-likelihood, in nats.
 
-    See `heed.functional.two_pass_loss`.
+    The loss is the label-smoothed cross-entropy (`heed.functional.cross_entropy`) or, with ``consistency``, R-Drop's
+    or SimCut's of two passes of the model (`heed.functional.two_pass_loss`).
 
     Args:
-        both: the two passes of sentence b in the rows 2 b and 2 b + 1.
-        positions: as in `cross_entropy`.
+        output: of two passes, those of sentence b are the rows 2 b and 2 b + 1.
+        positions: the tokens to sum over, as positions in the flattened ``target``. Padding is left out, and a mask of
+            it would make the host wait for the device.
     """
-    length = target.shape[1]
+    states, tokens = output.states.flatten(0, -2), target.flatten().index_select(0, positions).long()
+    layer = (output.weight, output.bias, tokens)
+    if consistency is None:
+        return kernels.cross_entropy(states.index_select(0, positions), *layer, label_smoothing=label_smoothing)
+    length = target.shape[-1]
     first = positions + positions // length * length
-    states = both.states.flatten(0, 1)
     hidden = torch.stack([states.index_select(0, first), states.index_select(0, first + length)])
-    tokens = target.flatten().index_select(0, positions).long()
-    return kernels.two_pass_loss(
-        hidden, both.weight, both.bias, tokens, label_smoothing=label_smoothing, consistency=consistency
-    )
+    return kernels.two_pass_loss(hidden, *layer, label_smoothing=label_smoothing, consistency=consistency)
 
 
 def cut_second_passes(tokens: Int[Tensor, "R T"], probability: float) -> Int[Tensor, "R T"]:

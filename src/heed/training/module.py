@@ -33,7 +33,7 @@ from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.resume import check_resumable
 from heed.training.compilation import compiled_decode_hidden
 from heed.training.guided_alignment import GuidedAlignment
-from heed.training.loss import cross_entropy, cut_second_passes, two_pass_loss, zero_loss
+from heed.training.loss import cut_second_passes, translation_loss, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
 from heed.training.nonfinite import DivergedError, SkippedSteps, clip_gradients, step_if_finite
 
@@ -263,13 +263,11 @@ class TranslationModule(L.LightningModule):
         Both are summed over target tokens.
         """
         inputs = [batch.src, batch.src_mask, self._decoder_inputs(batch), batch.src_lengths]
-        options = self.options
-        loss_of = partial(cross_entropy, label_smoothing=options.label_smoothing)
+        options, consistency = self.options, None
         if options.r_drop or options.simcut:
             # Both passes in one: every sentence twice, in neighbouring rows. One larger product is faster.
             inputs = [part.repeat_interleave(2, 0) for part in inputs]
             consistency = Consistency.of(r_drop=options.r_drop, simcut=options.simcut)
-            loss_of = partial(two_pass_loss, label_smoothing=options.label_smoothing, consistency=consistency)
         src, src_mask, tgt_in, src_lengths = inputs
         if options.simcut:
             src, tgt_in = (cut_second_passes(each, options.cut_probability) for each in (src, tgt_in))
@@ -284,6 +282,7 @@ class TranslationModule(L.LightningModule):
             assert attention is not None
             assert attention.cross is not None
             guidance = options.guided_alignment_weight * self.guide.loss(attention.cross, batch)
+        loss_of = partial(translation_loss, label_smoothing=options.label_smoothing, consistency=consistency)
         parts = [loss_of(hidden, batch.tgt_out, positions) for positions in batch.tgt_positions]
         return torch.stack([loss for loss, _ in parts]).sum() + guidance, torch.stack([nll for _, nll in parts])
 
@@ -345,7 +344,7 @@ class TranslationModule(L.LightningModule):
         with explain_out_of_memory(batch, self.data.planner.device_tokens):
             hidden = self.model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in, src_lengths=batch.src_lengths)
             (positions,) = batch.tgt_positions
-            _, nll = cross_entropy(hidden, batch.tgt_out, positions, label_smoothing=0.0)
+            _, nll = translation_loss(hidden, batch.tgt_out, positions, label_smoothing=0.0)
             outputs.nll += nll.item()
             outputs.tgt_tokens += batch.tgt_tokens
             start = time.perf_counter()

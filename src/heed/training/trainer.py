@@ -17,13 +17,12 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 
 from heed.compat import call_after_closure
 from heed.errors import HeedError
-from heed.kernels.allocator import keep_freed_memory
-from heed.kernels.cpu import has_fast_bf16_matmul
+from heed.kernels.cpu import has_fast_bf16_matmul, keep_freed_memory
 from heed.options import AtLeast1
 from heed.runs.checkpoints import Selection
 from heed.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from heed.training.callbacks.ema import EMA
-from heed.training.callbacks.metrics import MetricsLogger
+from heed.training.callbacks.metrics_logger import MetricsLogger
 from heed.training.callbacks.progress import DecodingProgress
 from heed.training.callbacks.signals import StopOnSignal
 from heed.training.callbacks.stopping import FinalValidation

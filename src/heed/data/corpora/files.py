@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from annotated_types import Interval
 
-from heed.data.corpora.options import CorpusOptions, parse_noise
+from heed.data.corpora.base import CorpusOptions, parse_noise
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.formats.entries import Entry, FileEntry, find_sources, parse_entries
 from heed.data.formats.fields import Fields

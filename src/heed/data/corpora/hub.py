@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from heed.data.corpora.options import CorpusOptions
+from heed.data.corpora.base import CorpusOptions
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.formats.hub import DatasetSource
 from heed.data.formats.text_files import TextFiles

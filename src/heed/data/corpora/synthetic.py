@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heed.cache import build_once, cache_key
-from heed.data.corpora.options import CorpusOptions
+from heed.data.corpora.base import CorpusOptions
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.text import ParallelText, Text
 from heed.directions import Direction

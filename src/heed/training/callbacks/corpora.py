@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from heed.data.datamodule import StepShard
-from heed.training.callbacks.metrics import sum_over_processes
+from heed.training.callbacks.metrics_logger import sum_over_processes
 
 
 class CountCorpora(Callback):

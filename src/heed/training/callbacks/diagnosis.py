@@ -17,7 +17,7 @@ from heed.evaluation.parallel_text import Sides, find_faults
 from heed.progress import print_line
 from heed.runs.checkpoints import METRICS
 from heed.runs.records import DIAGNOSES, keep_json_lines, read_csv, read_json_lines
-from heed.training.callbacks.metrics import MetricsLogger
+from heed.training.callbacks.metrics_logger import MetricsLogger
 from heed.training.callbacks.progress import planned_steps
 from heed.training.module import TranslationModule
 

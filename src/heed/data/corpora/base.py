@@ -1,4 +1,4 @@
-"""The options that all kinds of corpora share, and how their texts and sets become a corpus."""
+"""What all kinds of corpora share: their options, and how their texts and sets become a corpus."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from heed.data.cleaning import Cleaning, Rules
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.digests import source_digests
 from heed.data.noise import Noise
-from heed.data.preparation.training_text import Preparation, TrainingText
+from heed.data.preparation.prepared_text import Preparation, PreparedText
 from heed.data.text import Text
 from heed.data.training_texts import TrainingTexts
 from heed.errors import HeedError
@@ -77,16 +77,19 @@ class CorpusOptions:
         _check_targets(corpus)
         return corpus
 
-    def _select(self, texts: Sequence[Text], held_out: Sequence[EvaluationSet]) -> list[TrainingText]:
-        """Select the training pairs of each text. A pair in several texts is kept in the heaviest one."""
-        selected: dict[str, TrainingText] = {}
+    def _select(self, texts: Sequence[Text], held_out: Sequence[EvaluationSet]) -> list[PreparedText]:
+        """Select the training pairs of each text.
+
+        A pair in several texts is kept in the one with the largest ``weight``, or the first of them.
+        """
+        selected: dict[str, PreparedText] = {}
         for text in sorted(texts, key=lambda text: -(text.weight or 0)):
             directions = [text.direction, text.direction.reversed()][: 1 + bool(self.both_directions)]
             leaked = [
                 source_digests(sentence for part in held_out for sentence in part.sentences(direction.src_lang))
                 for direction in (directions if self.cleaning.drop_leaked else ())
             ]
-            found = TrainingText.prepare(
+            found = PreparedText.prepare(
                 replace(text, noise=text.noise or self.default_noise),
                 Rules(self.cleaning, text.min_score, leaked, swapped=self.reverse, at_most=self.max_train),
                 directions=tuple(directions),

@@ -1,6 +1,5 @@
 """Prepare a training text in the cache: its clean pairs and their token ids."""
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from heed.data.text import Text, WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.directions import Direction
 from heed.errors import HeedError
+from heed.files import require_room
 from heed.options import AtLeast1, Positive, validated
 from heed.progress import progress_bar
 
@@ -43,7 +43,7 @@ class Preparation:
 
 
 @dataclass(frozen=True)
-class TrainingText:
+class PreparedText:
     """A training text whose pairs are cleaned and selected (`prepare`).
 
     Args:
@@ -66,8 +66,8 @@ class TrainingText:
         directions: tuple[Direction, ...],
         preparation: Preparation,
         cache_dir: Path,
-        heavier: "Sequence[TrainingText]" = (),
-    ) -> "TrainingText":
+        heavier: "Sequence[PreparedText]" = (),
+    ) -> "PreparedText":
         """Read and clean a text, and select its pairs, unless they are in the cache.
 
         Args:
@@ -142,12 +142,7 @@ class TrainingText:
         # Require more than the estimated size, because the sample may have few tokens.
         needed = 1.2 * (encoding.id_type(tokenizer).bit_width / 8 * tokens_per_char * self.report.chars + offsets)
         done = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        free = shutil.disk_usage(folder).free
-        if needed > free + done:
-            raise HeedError(
-                f"{folder.parent} has {free / 1e6:,.0f} MB of free space, but preparing {len(self):,} pairs needs "
-                f"about {needed / 1e6:,.0f} MB: make room, or set cache_dir=DIR to a folder on another disk."
-            )
+        require_room(folder.parent, needed - done, f"preparing {len(self):,} pairs", "cache_dir")
 
 
 def _count_words(text: Path, number: int, bound: int) -> WordCounts:

@@ -18,7 +18,7 @@ from heed.evaluation.comet import Comet
 from heed.evaluation.metrics import METRICS
 from heed.evaluation.scores import SystemOutput
 from heed.runs.results import scores_by_split
-from heed.training.callbacks import metrics
+from heed.training.callbacks import metrics_logger
 from heed.training.trainer import resolve_precision
 from tests.evaluation.comet_models import save_comet
 from tests.finished import FinishedRun
@@ -109,7 +109,7 @@ def test_the_speed_includes_waiting_for_the_device_and_callbacks_but_no_validati
     from heed.launch.run import train_one_run
     from heed.training.module import TranslationModule
 
-    gather, evaluate = metrics.sum_over_processes, TranslationModule.on_validation_epoch_end
+    gather, evaluate = metrics_logger.sum_over_processes, TranslationModule.on_validation_epoch_end
 
     def slow_device(sums: Tensor) -> Tensor:
         time.sleep(1)
@@ -119,7 +119,7 @@ def test_the_speed_includes_waiting_for_the_device_and_callbacks_but_no_validati
         time.sleep(4)
         evaluate(module)
 
-    monkeypatch.setattr(metrics, "sum_over_processes", slow_device)
+    monkeypatch.setattr(metrics_logger, "sum_over_processes", slow_device)
     monkeypatch.setattr(TranslationModule, "on_validation_epoch_end", slow_validation)
     options = [*TINY, "trainer.max_steps=4", "test=false", "logger=none", f"cache_dir={tmp_path}/cache",
                "search=greedy", "trainer.validate_every=2"]  # fmt: skip
