@@ -48,7 +48,7 @@ from heed.training.loss import translation_loss
 from heed.training.trainer import choose_gpu_kernels
 
 LENGTH = 32
-"""Tokens of each source and target in random batches: about as many as in WMT sentences, padded to a multiple of 8."""
+"""Tokens of each source and target in random batches: about as many as in WMT sentences."""
 MINUTES = 8
 """Time limit of the Multi30k recipe."""
 
@@ -98,24 +98,20 @@ def random_batch(options: Options, rows: int, *, shortest: int = LENGTH) -> Batc
     """Return sentences of random tokens, of ``shortest`` to LENGTH tokens, EOS included."""
     draw = np.random.default_rng(1)
     src, tgt = (random_ids(draw, draw.integers(shortest - 1, LENGTH, rows), options) for _ in range(2))
-    return collate(np.arange(rows), src, tgt, multiple=8).to(options.device)
+    return collate(np.arange(rows), src, tgt).to(options.device)
 
 
-def planned_batches(options: Options, *, multiple: int) -> list[Batch]:
+def planned_batches(options: Options) -> list[Batch]:
     """Return batches as heed plans them, one for each step, of random tokens in sentences about as long as WMT's."""
     pairs, steps = (60, 4) if options.tiny else (20_000, 8)
     draw = np.random.default_rng(2)
     src_lengths = np.clip(draw.lognormal(3.1, 0.55, pairs), 2, 120).astype(np.int64)
     tgt_lengths = np.clip(src_lengths * draw.normal(1.05, 0.2, pairs), 2, 120).astype(np.int64)
     src, tgt = (random_ids(draw, lengths, options) for lengths in (src_lengths, tgt_lengths))
-    planner = Planner(
-        batch_tokens=options.step_tokens, device_tokens=10**9, pad_to_multiple=multiple, pool=pairs, seed=1
-    )
+    planner = Planner(batch_tokens=options.step_tokens, device_tokens=10**9, pool=pairs, seed=1)
     pool = Pool(0, pairs, first_step=0, steps=round((tgt_lengths + 1).sum() / options.step_tokens))
     planned = planner.cut(pool, Pairs(np.arange(pairs), src, tgt))[:steps]
-    return [
-        collate(rows, src, tgt, multiple=multiple).to(options.device) for step in planned for rows in step.micro_batches
-    ]
+    return [collate(rows, src, tgt).to(options.device) for step in planned for rows in step.micro_batches]
 
 
 def architecture(size: str) -> TransformerConfig:
@@ -195,7 +191,7 @@ def train(options: Options) -> dict[str, Any]:
     choose_gpu_kernels()
     rows = options.step_tokens // LENGTH
     full = [random_batch(options, rows)]
-    planned = planned_batches(options, multiple=1)
+    planned = planned_batches(options)
     found: dict[str, Any] = {}
     for size in options.sizes:
         heed = partial(_measure_heed, size, options)
@@ -203,7 +199,6 @@ def train(options: Options) -> dict[str, Any]:
             "": partial(heed, full),
             ", padding": partial(heed, [random_batch(options, rows, shortest=LENGTH - 7)]),
             ", planned": partial(heed, planned),
-            ", planned, pad_to_multiple=8": partial(heed, planned_batches(options, multiple=8)),
         }
         cases |= {f", {name}": partial(_measure_peer, peer, size, options, full) for name, peer in PEERS.items()}
         found |= {f"{size}{name}": _reported(measure) for name, measure in cases.items()}
@@ -217,7 +212,7 @@ def compiled(options: Options) -> dict[str, Any]:
     choose_gpu_kernels()
     kinds = {
         "": [random_batch(options, options.step_tokens // LENGTH)],
-        ", planned": planned_batches(options, multiple=8),
+        ", planned": planned_batches(options),
     }
     return {
         f"{size}{name}": _reported(partial(_measure_heed, size, options, batches, compiled=True))

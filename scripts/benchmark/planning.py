@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 def _measure(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
     src, tgt = lengths(pairs)
     order = epoch_order(src, tgt)
-    planner = Planner(batch_tokens=batch_tokens, device_tokens=4096, pad_to_multiple=1, pool=20_000, seed=1)
+    planner = Planner(batch_tokens=batch_tokens, device_tokens=4096, pool=20_000, seed=1)
     before = peak_mib()
     start = time.perf_counter()
     steps = 0

@@ -104,7 +104,7 @@ def test_plan_measures_the_whole_corpus(tmp_path: Path) -> None:
     tenth, whole = json.loads(out.read_text())["plan"]
     assert (tenth["pairs"], whole["pairs"]) == (5_000, 50_000)
     src, tgt = lengths(50_000)
-    planner = Planner(batch_tokens=2000, device_tokens=4096, pad_to_multiple=1, pool=20_000, seed=1)
+    planner = Planner(batch_tokens=2000, device_tokens=4096, pool=20_000, seed=1)
     assert whole["steps"] == sum(pool.steps for pool in planner.pools(epoch_order(src, tgt)))
 
 

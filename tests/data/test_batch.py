@@ -33,26 +33,6 @@ def test_every_row_is_its_sentence_pair(pairs: list[tuple[list[int], list[int]]]
     assert (batch.tgt_out[:, -1] != PAD).any(), "no wider than the longest target"
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(sentences, sentences), min_size=1, max_size=12), st.integers(1, 9))
-def test_lengths_are_padded_to_a_multiple(pairs: list[tuple[list[int], list[int]]], multiple: int) -> None:
-    src, tgt = (id_lists(list(side)) for side in zip(*pairs, strict=True))
-    index = np.arange(len(pairs))
-    plain, padded = collate(index, src, tgt), collate(index, src, tgt, multiple=multiple)
-    for name in ("src", "tgt_in", "tgt_out"):
-        before, after = getattr(plain, name), getattr(padded, name)
-        length = before.shape[1]
-        assert after.shape[1] % multiple == 0
-        assert length <= after.shape[1] < length + multiple
-        assert torch.equal(after[:, :length], before)
-        assert (after[:, length:] == PAD).all()
-    assert torch.equal(padded.src_mask, padded.src != PAD)
-    assert torch.equal(padded.src_lengths, plain.src_lengths)
-    for batch in (plain, padded):
-        (positions,) = batch.tgt_positions
-        assert torch.equal(batch.tgt_out.flatten()[positions], batch.tgt_out[batch.tgt_out != PAD])
-
-
 def test_what_is_copied_to_a_device_is_small() -> None:
     ids = id_lists([[5, 6], [7]])
     batch = collate(np.arange(2), ids, ids, corpus=np.arange(2), corpora=2)

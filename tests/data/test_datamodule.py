@@ -53,7 +53,7 @@ def data(
 ) -> TranslationData:
     dogs = corpus(cache, both_directions=both_directions, has_tags=has_tags)
     tokenizer = train_tokenizer(PAIRS, cache, tags=dogs.tags)
-    planner = Planner(batch_tokens=120, device_tokens=128, pad_to_multiple=1, pool=30, seed=seed)
+    planner = Planner(batch_tokens=120, device_tokens=128, pool=30, seed=seed)
     return TranslationData(dogs, tokenizer, planner, bpe_dropout=bpe_dropout, with_tests=True)
 
 

@@ -100,7 +100,7 @@ def test_training_pairs_and_sets_have_the_tag_of_their_target(folder: Path) -> N
     data = TranslationData(
         corpus,
         tokenizer,
-        Planner(batch_tokens=500, device_tokens=500, pad_to_multiple=1, pool=70, seed=1),
+        Planner(batch_tokens=500, device_tokens=500, pool=70, seed=1),
         bpe_dropout=0.0,
         with_tests=True,
     )

@@ -61,7 +61,7 @@ def load(folder: Path, *options: str, train: str | None = None) -> Corpus:
 def data(folder: Path, *options: str, bpe_dropout: float = 0.0) -> TranslationData:
     corpus = load(folder, *options)
     tokenizer: Tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, folder / "cache", tags=corpus.all_tags)
-    planner = Planner(batch_tokens=100, device_tokens=120, pad_to_multiple=1, pool=70, seed=1)
+    planner = Planner(batch_tokens=100, device_tokens=120, pool=70, seed=1)
     return TranslationData(corpus, tokenizer, planner, bpe_dropout=bpe_dropout, with_tests=True)
 
 
@@ -271,7 +271,7 @@ def test_the_limit_of_epochs_changes_no_step_before_it(mixed: Path) -> None:
 def test_the_epochs_end_where_a_pair_is_longer_than_several_steps(batch_tokens: int, mixed: Path) -> None:
     module = data(mixed)
     for seed in range(8):
-        module.planner = Planner(batch_tokens=batch_tokens, device_tokens=120, pad_to_multiple=1, pool=3, seed=seed)
+        module.planner = Planner(batch_tokens=batch_tokens, device_tokens=120, pool=3, seed=seed)
         steps = list(islice(StepStream(limited(module, 1), 0, 1), 1000))
         assert steps[-1].last
 

@@ -82,7 +82,7 @@ def test_a_mixture_is_a_function_of_the_position(
 @pytest.mark.parametrize("start", [0, 1, 3, 10, 11, 25])
 def test_a_plan_of_a_mixture_resumes_at_any_step(start: int) -> None:
     order = mixture([50, 20, 9], [3, 1, 1], [0, 10, 0], step_tokens=40)
-    planner = Planner(batch_tokens=40, device_tokens=1000, pad_to_multiple=1, pool=60, seed=1)
+    planner = Planner(batch_tokens=40, device_tokens=1000, pool=60, seed=1)
 
     def steps(first: int) -> dict[int, list[int]]:
         found = {}

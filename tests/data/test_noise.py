@@ -78,7 +78,7 @@ def test_training_sources_have_noise_and_targets_have_none(bpe_dropout: float, t
     write_lines(tmp_path, test_en=["b"], test_de=["b"])
     corpus = load_files(tmp_path, noise="{upper: 1.0}")
     tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, tmp_path)
-    planner = Planner(batch_tokens=120, device_tokens=256, pad_to_multiple=1, pool=30, seed=1)
+    planner = Planner(batch_tokens=120, device_tokens=256, pool=30, seed=1)
     module = TranslationData(corpus, tokenizer, planner, bpe_dropout=bpe_dropout, with_tests=False)
     for shard in islice(StepStream(module, 0, 1), 8):
         for _, batch in shard.micro_batches:
@@ -102,7 +102,7 @@ def test_a_text_of_a_mixture_has_its_own_noise(tmp_path: Path) -> None:
     ).load()  # fmt: skip
     assert isinstance(corpus.train, TrainingTexts)
     tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, tmp_path)
-    planner = Planner(batch_tokens=40, device_tokens=256, pad_to_multiple=1, pool=30, seed=1)
+    planner = Planner(batch_tokens=40, device_tokens=256, pool=30, seed=1)
     module = TranslationData(corpus, tokenizer, planner, bpe_dropout=0.0, with_tests=False)
     batches = [batch for shard in islice(StepStream(module, 0, 1), 6) for _, batch in shard.micro_batches]
     texts_seen = {text.split(" ")[0] for batch in batches for text in tokenizer.decode_tgt(batch.src.tolist())}

@@ -23,8 +23,7 @@ def corpora(draw: st.DrawFn) -> tuple[Lengths, Lengths]:
 planners = st.builds(
     Planner,
     batch_tokens=st.integers(1, 500),
-    device_tokens=st.integers(96, 1000),  # the longest pair has 80 tokens, and at most 90 with padding
-    pad_to_multiple=st.integers(1, 9),
+    device_tokens=st.integers(80, 1000),  # the longest pair has 80 tokens
     pool=st.integers(1, 400),
     seed=st.integers(0, 2**31),
 )
@@ -61,7 +60,7 @@ def test_steps_have_about_batch_tokens(corpus: tuple[Lengths, Lengths], planner:
 def test_no_step_is_small(size: int, pool: int) -> None:
     """For any number of sentences in the last pool, and also if a pool is smaller than a step."""
     tgt = np.full(size, 10)
-    planner = Planner(batch_tokens=300, device_tokens=1000, pad_to_multiple=1, pool=pool, seed=1)
+    planner = Planner(batch_tokens=300, device_tokens=1000, pool=pool, seed=1)
     sizes = [step.tgt_tokens for step in plan_steps(planner, tgt, tgt, epoch=0)]
     assert min(sizes) >= 0.75 * 300 - 10
     assert max(sizes) <= 1.5 * 300 + 10
@@ -109,7 +108,7 @@ def test_epochs_and_seeds_differ() -> None:
     src = tgt = np.random.default_rng(0).integers(1, 30, 1000)
 
     def first(seed: int, epoch: int) -> list[int]:
-        planner = Planner(batch_tokens=100, device_tokens=1000, pad_to_multiple=1, pool=500, seed=seed)
+        planner = Planner(batch_tokens=100, device_tokens=1000, pool=500, seed=seed)
         return next(plan_steps(planner, src, tgt, epoch=epoch)).micro_batches[0].tolist()
 
     orders = [first(seed, epoch) for seed in (1, 2) for epoch in (0, 1)]
@@ -132,22 +131,14 @@ def padding_fraction(planner: Planner, src: Lengths, tgt: Lengths) -> float:
 def test_a_larger_pool_needs_less_padding() -> None:
     src, tgt = log_normal_lengths(20_000)
     # Sorting by target, then source, would give 0.065.
-    assert (
-        padding_fraction(
-            Planner(batch_tokens=1500, device_tokens=4096, pad_to_multiple=1, pool=20_000, seed=1), src, tgt
-        )
-        < 0.05
-    )
-    assert (
-        padding_fraction(Planner(batch_tokens=1500, device_tokens=4096, pad_to_multiple=1, pool=100, seed=1), src, tgt)
-        > 0.3
-    )
+    assert padding_fraction(Planner(batch_tokens=1500, device_tokens=4096, pool=20_000, seed=1), src, tgt) < 0.05
+    assert padding_fraction(Planner(batch_tokens=1500, device_tokens=4096, pool=100, seed=1), src, tgt) > 0.3
 
 
 def test_devices_have_equal_work() -> None:
     """The busiest of four devices, for which the others wait, has little more work than the average."""
     src, tgt = log_normal_lengths(20_000)
-    planner = Planner(batch_tokens=12_000, device_tokens=2048, pad_to_multiple=1, pool=20_000, seed=1)
+    planner = Planner(batch_tokens=12_000, device_tokens=2048, pool=20_000, seed=1)
     busiest = average = 0.0
     for step in plan_steps(planner, src, tgt, epoch=0):
         work = [
@@ -160,13 +151,13 @@ def test_devices_have_equal_work() -> None:
 def test_lengths_do_not_drift_within_a_pool() -> None:
     """The mean lengths of consecutive steps are uncorrelated."""
     src, tgt = log_normal_lengths(20_000)
-    planner = Planner(batch_tokens=1500, device_tokens=4096, pad_to_multiple=1, pool=20_000, seed=1)
+    planner = Planner(batch_tokens=1500, device_tokens=4096, pool=20_000, seed=1)
     means = np.array([np.mean(tgt[step.micro_batches[0]]) for step in plan_steps(planner, src, tgt, epoch=0)])
     assert abs(np.corrcoef(means[1:], means[:-1])[0, 1]) < 4 / len(means) ** 0.5
 
 
 def test_the_memory_of_planning_does_not_grow_with_the_corpus() -> None:
-    planner = Planner(batch_tokens=25_000, device_tokens=8192, pad_to_multiple=1, pool=20_000, seed=1)
+    planner = Planner(batch_tokens=25_000, device_tokens=8192, pool=20_000, seed=1)
 
     def peak(pairs: int) -> int:
         order = epoch_order(*log_normal_lengths(pairs), seed=1, epoch=0)
@@ -183,7 +174,7 @@ def test_the_memory_of_planning_does_not_grow_with_the_corpus() -> None:
 
 def test_pools_are_drawn_from_the_whole_corpus() -> None:
     tgt = np.full(10_000, 10)
-    planner = Planner(batch_tokens=500, device_tokens=1000, pad_to_multiple=1, pool=100, seed=1)
+    planner = Planner(batch_tokens=500, device_tokens=1000, pool=100, seed=1)
     for step in islice(plan_steps(planner, tgt, tgt, epoch=0), 5):
         tenths = np.concatenate(step.micro_batches) // 1000
         assert len(set(tenths)) > 7  # 50 uniformly drawn sentences are nearly always from all ten tenths
@@ -191,7 +182,7 @@ def test_pools_are_drawn_from_the_whole_corpus() -> None:
 
 @pytest.mark.parametrize("device_tokens", [53, 100, 110])
 def test_a_pair_too_long_for_a_device_is_refused(device_tokens: int) -> None:
-    planner = Planner(batch_tokens=10, device_tokens=device_tokens, pad_to_multiple=1, pool=2, seed=1)
+    planner = Planner(batch_tokens=10, device_tokens=device_tokens, pool=2, seed=1)
     # The suggested number is enough.
     with pytest.raises(HeedError, match=r"longest training pair has 111 source and target tokens.*111 or more"):
         planner.check_length(111)
@@ -203,5 +194,5 @@ def test_a_pair_too_long_for_a_device_is_refused(device_tokens: int) -> None:
 
 def test_a_step_has_at_least_one_sentence() -> None:
     tgt = np.array([7, 9, 8, 30])
-    steps = plan_steps(Planner(batch_tokens=1, device_tokens=100, pad_to_multiple=1, pool=2, seed=1), tgt, tgt, epoch=0)
+    steps = plan_steps(Planner(batch_tokens=1, device_tokens=100, pool=2, seed=1), tgt, tgt, epoch=0)
     assert sorted(step.tgt_tokens for step in steps) == sorted(tgt)

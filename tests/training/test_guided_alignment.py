@@ -63,7 +63,7 @@ def test_targets_are_the_links_of_subwords(
     write_lines(tmp_path, links_txt=links)
     guided, stored = guide(tmp_path / "links.txt", pairs, tokenizer, rules=rules, at_most=90)
     assert len(stored) == 90
-    batch = collate(np.arange(90), stored.src, stored.tgt, multiple=3)
+    batch = collate(np.arange(90), stored.src, stored.tgt)
     targets = guided.targets(batch)
     of_pair = dict(zip(zip(pairs.src, pairs.tgt, strict=True), links, strict=True))
     for row in range(90):

@@ -80,7 +80,6 @@ def collate(
     *,
     corpus: npt.NDArray[np.integer] | None = None,
     corpora: int = 0,
-    multiple: int = 1,
 ) -> Batch:
     """Return the pairs with these indices as one batch.
 
@@ -89,10 +88,9 @@ def collate(
         src, tgt: token ids of all pairs, without BOS and EOS.
         corpus: index of the text of each pair in the batch; None without a mixture.
         corpora: number of texts.
-        multiple: pad both sides to a multiple of this length.
     """
-    src_ids, src_lengths = _pad(index, src, multiple)
-    tgt_out, tgt_lengths = _pad(index, tgt, multiple)
+    src_ids, src_lengths = _pad(index, src)
+    tgt_out, tgt_lengths = _pad(index, tgt)
     rows = np.arange(len(index))
     src_ids[rows, src_lengths] = EOS
     tgt_in = np.roll(tgt_out, 1, axis=1)
@@ -113,14 +111,12 @@ def collate(
     )
 
 
-def _pad(
-    index: npt.NDArray[np.integer], lists: pa.ListArray, multiple: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def _pad(index: npt.NDArray[np.integer], lists: pa.ListArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Return the padded sequences, with room for EOS, and their lengths without EOS."""
     values, offsets = flatten(lists)
     starts = offsets[index]
     lengths = offsets[index + 1] - starts
-    columns = np.arange(-(-(int(lengths.max()) + 1) // multiple) * multiple)
+    columns = np.arange(int(lengths.max()) + 1)
     inside = columns < lengths[:, None]
     ids = np.full(inside.shape, PAD, dtype=np.int32)
     ids[inside] = values[(starts[:, None] + columns)[inside]]

@@ -108,12 +108,12 @@ class StepStream(IterableDataset[StepShard]):
 
     def _shards(self, pool: Pool, pairs: Pairs, start: tuple[int, int]) -> Iterator[StepShard]:
         """Yield this process's shards of the steps of a pool, starting at the cursor ``start``."""
-        planner, multiple, corpora = self.planner, self.planner.multiple, len(self.data.corpus.train.texts)
+        planner, corpora = self.planner, len(self.data.corpus.train.texts)
         src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
         texts = self.data.train.text_of(pairs.rows)
 
         def batch(index: IntArray) -> Batch:
-            batch = collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora, multiple=multiple)
+            batch = collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora)
             return replace(batch, index=torch.from_numpy(pairs.rows[index]))
 
         steps = planner.cut(pool, pairs)

@@ -68,13 +68,11 @@ class Planner:
         *,
         batch_tokens: AtLeast1,
         device_tokens: AtLeast1 | Literal["auto"],
-        pad_to_multiple: AtLeast1,
         pool: AtLeast1,
         seed: AtLeast0,
     ) -> None:
         self.auto = device_tokens == "auto"
         self.device_tokens = CPU_TOKENS if device_tokens == "auto" else device_tokens
-        self.multiple = pad_to_multiple
         self.batch_tokens = batch_tokens
         self.pool = pool
         self.seed = seed
@@ -126,14 +124,14 @@ class Planner:
             HeedError: if a single pair exceeds ``device_tokens``.
         """
         src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
-        self.check_length(int((self._padded(src_lengths) + self._padded(tgt_lengths)).max()))
+        self.check_length(int((src_lengths + tgt_lengths).max()))
         rng = np.random.default_rng((self.seed, pool.epoch, pool.first_step))
         rows = _sort_by_length(rng.permutation(len(pairs)), src_lengths, tgt_lengths)
         steps = _split_evenly(rows, tgt_lengths[rows], pool.steps)
         return [self._cut_step(steps[number], src_lengths, tgt_lengths) for number in rng.permutation(len(steps))]
 
     def check_length(self, longest: int) -> None:
-        """Raise a HeedError if a pair of ``longest`` source and target tokens, with EOS and padding, is too long."""
+        """Raise a HeedError if a pair of ``longest`` source and target tokens, with EOS, is too long."""
         if longest > self.device_tokens:
             raise HeedError(
                 f"The longest training pair has {longest:,} source and target tokens, too many for "
@@ -156,11 +154,7 @@ class Planner:
 
     def padded_tokens(self, src_lengths: IntArray, tgt_lengths: IntArray) -> int:
         """Return rows × (source length + target length): the padded tokens of a micro-batch with these pairs."""
-        return len(src_lengths) * int(self._padded(src_lengths.max()) + self._padded(tgt_lengths.max()))
-
-    def _padded(self, lengths: IntArray) -> IntArray:
-        """Round lengths up to a multiple."""
-        return -(-lengths // self.multiple) * self.multiple
+        return len(src_lengths) * int(src_lengths.max() + tgt_lengths.max())
 
 
 def _sort_by_length(rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> IntArray:

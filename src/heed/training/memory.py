@@ -89,8 +89,7 @@ def find_device_tokens(module: L.LightningModule, loss: Callable[[Batch], Tensor
     Returns:
         rows × (source length + target length), with padding.
     """
-    device, multiple = module.device, data.planner.multiple
-    src_length, tgt_length = (-(-length // multiple) * multiple for length in data.longest)
+    device, (src_length, tgt_length) = module.device, data.longest
     # Adam allocates two values per parameter at its first step.
     optimizer_state = sum(2 * p.numel() * p.element_size() for p in module.parameters())
 

@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data import text as text_module
+from heed.data.corpora.hub import DatasetSource
 from heed.data.formats import fields, parquet, text_files
 from heed.data.formats.entries import find_sources, parse_entries
 from heed.data.formats.fields import Fields
-from heed.data.formats.hub import DatasetSource
 from heed.data.text import ParallelText
 from heed.errors import HeedError
 from tests.data.corpora import files_error, hub_corpus, load_files, sentence_pairs
