@@ -29,6 +29,9 @@ def test_every_row_is_its_sentence_pair(pairs: list[tuple[list[int], list[int]]]
             assert (ids[row, length:] == PAD).all()
     assert torch.equal(batch.src_mask, batch.src != PAD)
     assert batch.tgt_tokens == sum(len(pairs[number][1]) + 1 for number in index)
+    assert batch.src_lengths.tolist() == [len(pairs[number][0]) + 1 for number in index]
+    (positions,) = batch.tgt_positions
+    assert torch.equal(batch.tgt_out.flatten()[positions], batch.tgt_out[batch.tgt_out != PAD])
     assert batch.src_mask[:, -1].any(), "no wider than the longest source"
     assert (batch.tgt_out[:, -1] != PAD).any(), "no wider than the longest target"
 

@@ -33,15 +33,15 @@ def corpus_of(pairs: Pairs) -> list[int]:
 
 @pytest.mark.parametrize("weights", [[3, 1, 1], [1, 1], [0.7, 0.2, 0.1], [5, 3.3, 0.01], [1], [np.pi, np.e, 1, 2]])
 def test_every_window_has_every_corpus_in_proportion(weights: list[float]) -> None:
-    schedule = Interleaving(frame_counts(weights, [str(weight) for weight in weights]))
+    interleaving = Interleaving(frame_counts(weights, [str(weight) for weight in weights]))
     shares = np.array(weights) / sum(weights)
-    drawn = np.array([schedule.drawn(position) for position in range(0, 2 * FRAME, 7)])
-    ahead = np.array([schedule.drawn(position + FRAME) for position in range(0, 2 * FRAME, 7)])
+    drawn = np.array([interleaving.drawn(position) for position in range(0, 2 * FRAME, 7)])
+    ahead = np.array([interleaving.drawn(position + FRAME) for position in range(0, 2 * FRAME, 7)])
     assert np.abs(ahead - drawn - FRAME * shares).max() < 1
     # Shorter windows too: the corpora are spread over the frame.
     assert np.abs(drawn - np.arange(0, 2 * FRAME, 7)[:, None] * shares).max() < 3
-    counted = np.bincount(schedule.texts(123, 4567), minlength=len(weights))
-    assert counted.tolist() == (schedule.drawn(4567) - schedule.drawn(123)).tolist()
+    counted = np.bincount(interleaving.texts(123, 4567), minlength=len(weights))
+    assert counted.tolist() == (interleaving.drawn(4567) - interleaving.drawn(123)).tolist()
 
 
 @settings(max_examples=12, deadline=None)

@@ -24,7 +24,7 @@ class Interleaving:
 
     Args:
         counts: sentences of each text in a frame.
-        first: position at which the schedule starts.
+        first: position at which it starts.
         before: sentences of each text before this position.
     """
 
