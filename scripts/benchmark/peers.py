@@ -13,6 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import torch
 
 from benchmark.measure import timed
+from heed.data.preparation.workers import end_with_parent
 from heed.errors import HeedError
 
 Arguments = ParamSpec("Arguments")
@@ -41,8 +42,12 @@ def require(package: str) -> Any:
 
 def in_new_process(function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
     """Return the result of a function in a new process."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+    with _start_process() as executor:
         return executor.submit(function, *args, **kwargs).result()
+
+
+def _start_process() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
 
 
 class PeerProcess(Generic[Work, Result]):
@@ -58,7 +63,7 @@ class PeerProcess(Generic[Work, Result]):
 
     def __init__(self, make: Callable[[], Callable[[Work], Result]], *, now: Callable[[], float]) -> None:
         self.now = now
-        self.executor = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        self.executor = _start_process()
         with _peer_environment():
             self.executor.submit(_start, make, torch.get_num_threads()).result()
 

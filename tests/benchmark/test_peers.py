@@ -1,9 +1,23 @@
 """Peers that are missing, and peers in processes of their own."""
 
+import os
+import subprocess
+import sys
 import time
 
 import pytest
 from benchmark.peers import UnavailableError, require, start_peers
+
+from heed import compat
+
+PARENT = """
+import multiprocessing, threading, time
+from benchmark.peers import in_new_process
+threading.Thread(target=in_new_process, args=(time.sleep, 600)).start()
+while not multiprocessing.active_children():
+    time.sleep(0.01)
+print(multiprocessing.active_children()[0].pid, flush=True)
+"""
 
 
 def test_require_names_the_package() -> None:
@@ -34,3 +48,18 @@ def test_available_peers_compute_in_timed_processes_and_the_others_are_named_onc
     assert result == 49
     assert 0 <= seconds < 10
     assert skipped == {"b": "out of order"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(compat.WINDOWS, reason="Windows does not say whether a process runs")
+def test_the_process_of_a_killed_benchmark_ends() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", PARENT], env=environment, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert compat.is_running(child)
+        parent.kill()
+    deadline = time.monotonic() + 60
+    while compat.is_running(child):
+        assert time.monotonic() < deadline, "the process outlived its parent"
+        time.sleep(0.1)

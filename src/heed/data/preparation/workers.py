@@ -71,12 +71,16 @@ def start_pool(processes: int) -> ProcessPoolExecutor:
 
 def _start_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent dies, even by SIGKILL. Otherwise it would wait for work forever."""
+def end_with_parent() -> None:
+    """From now on, end this process when its parent dies, even by SIGKILL. Otherwise it would wait for work forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
