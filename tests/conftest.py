@@ -51,9 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
 FULL = (
     "benchmark", "experiments", "devices/test_gpu_check.py", "devices/test_gpu_kernels.py",
     "docs/test_figures.py", "docs/test_wandb_sweeps.py", "test_project_files.py",
-    "export/test_same_everywhere.py", "training/test_compilation.py",
+    "export/test_same_everywhere.py",
 )  # fmt: skip
-"""Tests that only `make test-full` runs: of developers' scripts and files, of compilers, and of all engines at once."""
+"""Tests that only `make test-full` runs: of developers' scripts and files, and of all engines at once."""
 
 FAST = ("functional", "kernels", "layers", "models", "decoding", "training", "exercises")
 """Folders of tests of computation. Those of their tests that are quick are `make test-fast`."""

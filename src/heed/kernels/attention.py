@@ -35,11 +35,12 @@ def attend(
         scores = attention_scores(query, key, bias, scaled=scaled)
         weights = masked_softmax(scores, mask_tensor(mask, query, key))
         return drop(weights, dropout) @ value, weights if need_weights else None
-    # torch aligns a causal mask with the first key, heed with the last.
-    is_causal = isinstance(mask, str) and bias is None and query.shape[-2] == key.shape[-2]
-    visible = None if is_causal else mask_tensor(mask, query, key)
+    scale = None if scaled else 1.0
+    if isinstance(mask, str) and bias is None and query.shape[-2] == key.shape[-2]:
+        # torch aligns a causal mask with the first key, heed with the last.
+        return F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True, scale=scale), None
+    visible = mask_tensor(mask, query, key)
     if bias is not None:  # torch adds a mask of numbers to the scores
         bias = bias.to(query.dtype)
         visible = bias if visible is None else torch.where(visible, bias, -torch.inf)
-    scale = None if scaled else 1.0
-    return F.scaled_dot_product_attention(query, key, value, visible, dropout, is_causal, scale=scale), None
+    return F.scaled_dot_product_attention(query, key, value, visible, dropout, scale=scale), None
