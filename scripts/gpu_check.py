@@ -98,7 +98,8 @@ def random_batch(options: Options, rows: int, *, shortest: int = LENGTH) -> Batc
     """Return sentences of random tokens, of ``shortest`` to LENGTH tokens, EOS included."""
     draw = np.random.default_rng(1)
     src, tgt = (random_ids(draw, draw.integers(shortest - 1, LENGTH, rows), options) for _ in range(2))
-    return collate(np.arange(rows), src, tgt).to(options.device)
+    index = np.arange(rows)
+    return collate(index, Pairs(index, src, tgt)).to(options.device)
 
 
 def planned_batches(options: Options) -> list[Batch]:
@@ -110,8 +111,9 @@ def planned_batches(options: Options) -> list[Batch]:
     src, tgt = (random_ids(draw, lengths, options) for lengths in (src_lengths, tgt_lengths))
     planner = Planner(batch_tokens=options.step_tokens, device_tokens=10**9, pool=pairs, seed=1)
     pool = Pool(0, pairs, first_step=0, steps=round((tgt_lengths + 1).sum() / options.step_tokens))
-    planned = planner.cut(pool, Pairs(np.arange(pairs), src, tgt))[:steps]
-    return [collate(rows, src, tgt).to(options.device) for step in planned for rows in step.micro_batches]
+    made = Pairs(np.arange(pairs), src, tgt)
+    planned = planner.cut(pool, made)[:steps]
+    return [collate(rows, made).to(options.device) for step in planned for rows in step]
 
 
 def architecture(size: str) -> TransformerConfig:

@@ -15,7 +15,7 @@ from benchmark.exported_peers import Batches, CTranslate2Decoding, MarianDecodin
 from benchmark.measure import rows, timed
 from benchmark.peers import UnavailableError, in_new_process, start_peers
 from heed.data.batch import collate
-from heed.data.pairs import id_lists
+from heed.data.pairs import Pairs, id_lists
 from heed.decoding import BeamSearch, GreedySearch, Search
 from heed.decoding.fused import for_search
 from heed.errors import HeedError
@@ -158,9 +158,10 @@ def _best(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def in_batches(sources: Sequence[Sequence[int]], size: int) -> list[Any]:
     """Batch sentences by length, longest first; EOS is appended to each."""
     ids = id_lists(sources)
+    pairs = Pairs(np.arange(len(sources)), ids, ids)
     lengths = np.array([len(source) for source in sources])
     order = np.argsort(-lengths, kind="stable")
-    batches = [collate(order[start : start + size], ids, ids) for start in range(0, len(order), size)]
+    batches = [collate(order[start : start + size], pairs) for start in range(0, len(order), size)]
     return [(batch.src.numpy(), batch.src_mask.numpy()) for batch in batches]
 
 

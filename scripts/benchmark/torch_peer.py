@@ -39,7 +39,7 @@ class PlainLoop:
     def take(self, steps: Sequence[Pairs]) -> None:
         """Take one optimizer step for each element, with all its pairs as one batch."""
         for pairs in steps:
-            self.step(collate(np.arange(len(pairs)), pairs.src, pairs.tgt))
+            self.step(collate(np.arange(len(pairs)), pairs))
 
     def step(self, batch: Batch) -> Tensor:
         """Take an optimizer step and return its loss."""

@@ -145,7 +145,7 @@ def numbered_steps(
         pairs = order.read(pool.first, pool.stop)
         for number, step in enumerate(planner.cut(pool._replace(epoch=epoch), pairs), pool.first_step):
             if number >= start:
-                yield number, step._replace(micro_batches=[pairs.rows[index] for index in step.micro_batches])
+                yield number, [pairs.rows[index] for index in step]
 
 
 def write_lines(folder: Path, **texts: list[str]) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.batch import collate
-from heed.data.pairs import id_lists
+from heed.data.pairs import Pairs, id_lists
 from heed.symbols import BOS, EOS, PAD
 
 sentences = st.lists(st.integers(4, 50), max_size=9)
@@ -17,8 +17,8 @@ sentences = st.lists(st.integers(4, 50), max_size=9)
 def test_every_row_is_its_sentence_pair(pairs: list[tuple[list[int], list[int]]], data: st.DataObject) -> None:
     src, tgt = (id_lists(list(side)) for side in zip(*pairs, strict=True))
     index = data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=1, max_size=15))
-    batch = collate(np.array(index), src, tgt)
-    assert batch.index.tolist() == index
+    batch = collate(np.array(index), Pairs(10 * np.arange(len(pairs)), src, tgt))
+    assert batch.index.tolist() == [10 * number for number in index]
     for row, number in enumerate(index):
         source, target = pairs[number]
         src_length, tgt_length = len(source) + 1, len(target) + 1
@@ -38,7 +38,7 @@ def test_every_row_is_its_sentence_pair(pairs: list[tuple[list[int], list[int]]]
 
 def test_what_is_copied_to_a_device_is_small() -> None:
     ids = id_lists([[5, 6], [7]])
-    batch = collate(np.arange(2), ids, ids, corpus=np.arange(2), corpora=2)
+    batch = collate(np.arange(2), Pairs(np.arange(2), ids, ids), corpus=np.arange(2), corpora=2)
     copied = batch.to("meta")
     tensors = (copied.src, copied.tgt_in, copied.tgt_out, *copied.tgt_positions)
     assert {(tensor.device.type, tensor.dtype) for tensor in tensors} == {("meta", torch.int32)}

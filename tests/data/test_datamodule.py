@@ -16,7 +16,7 @@ import pytest
 from heed.compat import is_running
 from heed.data.batch import Batch
 from heed.data.corpus import Corpus, EvaluationSet
-from heed.data.datamodule import StepShard, StepStream, TranslationData
+from heed.data.datamodule import StepShard, TranslationData
 from heed.data.steps import Planner
 from heed.data.text import ParallelText
 from heed.directions import Direction
@@ -68,23 +68,24 @@ def content(shard: StepShard) -> object:
     return (shard.epoch, shard.step, shard.src_tokens, shard.tgt_tokens, shard.padded_tokens, micro_batches)
 
 
-def epoch_of(stream: StepStream, epoch: int) -> dict[str, tuple[list[int], list[int]]]:
+def epoch_of(module: TranslationData, epoch: int) -> dict[str, tuple[list[int], list[int]]]:
     """Return the ids of every pair in an epoch, by the text of their source."""
+    stream = module.step_shards(0, 1)
     shards = [shard for shard in takewhile(lambda shard: shard.epoch <= epoch, stream) if shard.epoch == epoch]
     rows = [row for shard in shards for _, batch in shard.micro_batches for row in sentences(batch)]
     assert sum(shard.tgt_tokens for shard in shards) == sum(len(tgt) + 1 for _, _, tgt in rows), (
         "the plan uses the lengths of this epoch's segmentation"
     )
-    pairs = {stream.data.tokenizer.decode_src([src])[0]: (src, tgt) for _, src, tgt in rows}
+    pairs = {module.tokenizer.decode_src([src])[0]: (src, tgt) for _, src, tgt in rows}
     assert len(pairs) == len(rows), "every pair is in one step"
     return pairs
 
 
 def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
     sampled = data(tmp_path, bpe_dropout=0.3)
-    epochs = [epoch_of(StepStream(sampled, 0, 1), epoch) for epoch in (0, 1, 0)]
+    epochs = [epoch_of(sampled, epoch) for epoch in (0, 1, 0)]
     assert epochs[0] == epochs[2]
-    assert epochs[0] == epoch_of(StepStream(data(tmp_path, bpe_dropout=0.3), 0, 1), 0)
+    assert epochs[0] == epoch_of(data(tmp_path, bpe_dropout=0.3), 0)
     tokenizer = sampled.tokenizer
     for side, text in ((0, PAIRS.src), (1, PAIRS.tgt)):
         first, second = ([pairs[src][side] for src in PAIRS.src] for pairs in epochs[:2])
@@ -92,7 +93,7 @@ def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
             assert tokenizer.decode_tgt(sampled_ids) == text
             assert sum(a != b for a, b in zip(sampled_ids, tokenizer.encode_tgt(text), strict=True)) > 30
         assert sum(a != b for a, b in zip(first, second, strict=True)) > 30
-    other = epoch_of(StepStream(data(tmp_path, bpe_dropout=0.3, seed=2), 0, 1), 0)
+    other = epoch_of(data(tmp_path, bpe_dropout=0.3, seed=2), 0)
     assert sum(other[src] != epochs[0][src] for src in PAIRS.src) > 30
 
     # Validation does not sample.
@@ -103,17 +104,17 @@ def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
 def test_the_stream_resumes_from_any_cursor(bpe_dropout: float, tmp_path: Path) -> None:
-    whole = [content(shard) for shard in islice(StepStream(data(tmp_path, bpe_dropout=bpe_dropout), 0, 1), 30)]
+    whole = [content(shard) for shard in islice(data(tmp_path, bpe_dropout=bpe_dropout).step_shards(0, 1), 30)]
     for first in (3, 10, 24):
         resumed = data(tmp_path, bpe_dropout=bpe_dropout)
         epoch, step, *_ = whole[first]  # type: ignore[misc]
         resumed.load_state_dict({"epoch": epoch, "step": step})
-        assert [content(shard) for shard in islice(StepStream(resumed, 0, 1), 6)] == whole[first : first + 6]
+        assert [content(shard) for shard in islice(resumed.step_shards(0, 1), 6)] == whole[first : first + 6]
 
 
 def test_shards_of_two_processes_make_up_the_steps_of_one(tmp_path: Path) -> None:
     def micro_batches(rank: int, size: int) -> list[list[object]]:
-        stream = islice(StepStream(data(tmp_path, bpe_dropout=0.2), rank, size), 20)
+        stream = islice(data(tmp_path, bpe_dropout=0.2).step_shards(rank, size), 20)
         return [[(number, sentences(batch)) for number, batch in shard.micro_batches] for shard in stream]
 
     one, two = micro_batches(0, 1), [micro_batches(rank, 2) for rank in range(2)]
@@ -125,7 +126,7 @@ def test_shards_of_two_processes_make_up_the_steps_of_one(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("bpe_dropout", "has_tags"), [(0.0, True), (0.2, True), (0.0, False)])
 def test_both_directions_double_the_training_set_only(bpe_dropout: float, has_tags: bool, tmp_path: Path) -> None:
     both = data(tmp_path, bpe_dropout=bpe_dropout, both_directions=True, has_tags=has_tags)
-    tokenizer, pairs = both.tokenizer, epoch_of(StepStream(both, 0, 1), 0)
+    tokenizer, pairs = both.tokenizer, epoch_of(both, 0)
     assert tokenizer.tags == (("<2de>", "<2en>") if has_tags else ())
     assert sorted(pairs) == sorted([*PAIRS.src, *PAIRS.tgt])
     translations = dict(zip([*PAIRS.src, *PAIRS.tgt], [*PAIRS.tgt, *PAIRS.src], strict=True))
@@ -155,13 +156,13 @@ def test_the_process_that_samples_ends_with_the_training(tmp_path: Path) -> None
     process.join(120)  # it may still be starting
     assert process.pid is not None
     assert not is_running(process.pid)  # is_alive() was sometimes true after join()
-    assert next(StepStream(module, 0, 1).__iter__()).tgt_tokens, "training may go on"
+    assert next(module.step_shards(0, 1)).tgt_tokens, "training may go on"
     module.teardown("fit")
 
 
 def test_a_killed_process_that_samples_is_an_error(tmp_path: Path) -> None:
     before = set(active_children())
-    steps = iter(StepStream(data(tmp_path, bpe_dropout=0.2), 0, 1))
+    steps = data(tmp_path, bpe_dropout=0.2).step_shards(0, 1)
     next(steps)
     (process,) = set(active_children()) - before
     process.kill()

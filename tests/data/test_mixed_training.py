@@ -16,7 +16,7 @@ from torch import Tensor
 
 from heed.data.batch import Batch
 from heed.data.corpus import Corpus
-from heed.data.datamodule import StepShard, StepStream, TranslationData
+from heed.data.datamodule import StepShard, TranslationData
 from heed.data.steps import Planner
 from heed.data.tokenizer import Tokenizer
 from heed.data.tokenizer_training import TokenizerTrainer
@@ -78,7 +78,7 @@ def step_sources(shards: list[StepShard]) -> list[tuple[int, list[tuple[int, ...
 def test_the_texts_are_drawn_in_proportion_and_the_third_starts_later(bpe_dropout: float, mixed: Path) -> None:
     module = data(mixed, bpe_dropout=bpe_dropout)
     counts = np.zeros(3, dtype=int)
-    for shard in islice(StepStream(module, 0, 1), 60):
+    for shard in islice(module.step_shards(0, 1), 60):
         texts = [module.tokenizer.decode_src([ids])[0] for _, batch in shard.micro_batches for ids in sources(batch)]
         found = [sum(text.startswith(name) for text in texts) for name in WEIGHTS]
         assert found == [sentences for sentences, _ in shard.corpora]
@@ -95,16 +95,16 @@ def test_the_texts_are_drawn_in_proportion_and_the_third_starts_later(bpe_dropou
 
 @pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
 def test_the_steps_are_the_same_on_1_2_and_4_processes_and_after_a_resume(bpe_dropout: float, mixed: Path) -> None:
-    whole = [step_sources([shard]) for shard in islice(StepStream(data(mixed, bpe_dropout=bpe_dropout), 0, 1), 40)]
+    whole = [step_sources([shard]) for shard in islice(data(mixed, bpe_dropout=bpe_dropout).step_shards(0, 1), 40)]
     for size in (2, 4):
-        ranks = [islice(StepStream(data(mixed, bpe_dropout=bpe_dropout), rank, size), 30) for rank in range(size)]
+        ranks = [islice(data(mixed, bpe_dropout=bpe_dropout).step_shards(rank, size), 30) for rank in range(size)]
         assert [step_sources(list(shards)) for shards in zip(*ranks, strict=True)] == whole[:30]
     for start in (7, 33):
         ranks = []
         for rank in range(3):
             resumed = data(mixed, bpe_dropout=bpe_dropout)
             resumed.load_state_dict({"epoch": 0, "step": start})
-            ranks.append(islice(StepStream(resumed, rank, 3), 7))
+            ranks.append(islice(resumed.step_shards(rank, 3), 7))
         assert [step_sources(list(shards)) for shards in zip(*ranks, strict=True)] == whole[start : start + 7]
 
 
@@ -219,8 +219,8 @@ def test_the_gradients_of_processes_average_to_those_of_one(
         _, nll = module._backward(shard)
         return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}, nll
 
-    whole = islice(StepStream(own, 0, 1), 24, 27)
-    shards = [islice(StepStream(own, rank, world_size), 24, 27) for rank in range(world_size)]
+    whole = islice(own.step_shards(0, 1), 24, 27)
+    shards = [islice(own.step_shards(rank, world_size), 24, 27) for rank in range(world_size)]
     for one, *parts in zip(whole, *shards, strict=True):
         gradients, nll = backward(one, 1)
         found = [backward(part, world_size) for part in parts]
@@ -255,16 +255,16 @@ def limited(module: TranslationData, epochs: int | None) -> TranslationData:
 
 def test_the_limit_of_epochs_changes_no_step_before_it(mixed: Path) -> None:
     """A resumed run may have another limit."""
-    endless = list(islice(StepStream(data(mixed), 0, 1), 200))
+    endless = list(islice(data(mixed).step_shards(0, 1), 200))
     for epochs in (1, 2, 3):
-        steps = list(StepStream(limited(data(mixed), epochs), 0, 1))
+        steps = list(limited(data(mixed), epochs).step_shards(0, 1))
         assert [shard.last for shard in steps] == [False] * (len(steps) - 1) + [True]
         assert [step_sources([shard]) for shard in steps] == [step_sources([s]) for s in endless[: len(steps)]]
         tokens = data(mixed).train_tgt_tokens
         assert sum(shard.tgt_tokens for shard in steps) == pytest.approx(epochs * tokens, abs=110)
         finished = limited(data(mixed), epochs)
         finished.load_state_dict({"epoch": 0, "step": len(steps)})
-        assert not list(StepStream(finished, 0, 1))
+        assert not list(finished.step_shards(0, 1))
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 2, 7])
@@ -272,7 +272,7 @@ def test_the_epochs_end_where_a_pair_is_longer_than_several_steps(batch_tokens: 
     module = data(mixed)
     for seed in range(8):
         module.planner = Planner(batch_tokens=batch_tokens, device_tokens=120, pool=3, seed=seed)
-        steps = list(islice(StepStream(limited(module, 1), 0, 1), 1000))
+        steps = list(islice(limited(module, 1).step_shards(0, 1), 1000))
         assert steps[-1].last
 
 

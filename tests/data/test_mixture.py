@@ -90,7 +90,7 @@ def test_a_plan_of_a_mixture_resumes_at_any_step(start: int) -> None:
             pairs = order.read(pool.first, pool.stop)
             for number, step in enumerate(planner.cut(pool, pairs), pool.first_step):
                 if number >= first:
-                    found[number] = sorted(pairs.rows[np.concatenate(step.micro_batches)].tolist())
+                    found[number] = sorted(pairs.rows[np.concatenate(step)].tolist())
             if pool.first_step > 40:
                 return {number: rows for number, rows in found.items() if number < 40}
         raise AssertionError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heed.data.datamodule import StepStream, TranslationData
+from heed.data.datamodule import TranslationData
 from heed.data.noise import Noise, add_noise
 from heed.data.steps import Planner
 from heed.data.tokenizer_training import TokenizerTrainer
@@ -80,7 +80,7 @@ def test_training_sources_have_noise_and_targets_have_none(bpe_dropout: float, t
     tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, tmp_path)
     planner = Planner(batch_tokens=120, device_tokens=256, pool=30, seed=1)
     module = TranslationData(corpus, tokenizer, planner, bpe_dropout=bpe_dropout, with_tests=False)
-    for shard in islice(StepStream(module, 0, 1), 8):
+    for shard in islice(module.step_shards(0, 1), 8):
         for _, batch in shard.micro_batches:
             assert all(text.isupper() for text in tokenizer.decode_tgt(batch.src.tolist()))
             assert not any(text.isupper() for text in tokenizer.decode_tgt(batch.tgt_out.tolist()))
@@ -104,7 +104,7 @@ def test_a_text_of_a_mixture_has_its_own_noise(tmp_path: Path) -> None:
     tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, tmp_path)
     planner = Planner(batch_tokens=40, device_tokens=256, pool=30, seed=1)
     module = TranslationData(corpus, tokenizer, planner, bpe_dropout=0.0, with_tests=False)
-    batches = [batch for shard in islice(StepStream(module, 0, 1), 6) for _, batch in shard.micro_batches]
+    batches = [batch for shard in islice(module.step_shards(0, 1), 6) for _, batch in shard.micro_batches]
     texts_seen = {text.split(" ")[0] for batch in batches for text in tokenizer.decode_tgt(batch.src.tolist())}
     assert texts_seen == {"ONE", "two"}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heed.data.datamodule import StepShard, StepStream
+from heed.data.datamodule import StepShard, TranslationData
 from heed.data.read_ahead import ReadAhead
 from heed.errors import HeedError
 
@@ -110,14 +110,14 @@ def test_slow_data_shows_in_the_speed_and_in_the_share_of_waiting(
     from heed.launch.compose import compose
     from heed.launch.run import train_one_run
 
-    steps = StepStream.__iter__
+    steps = TranslationData.step_shards
 
-    def slow(stream: StepStream) -> Iterator[StepShard]:
-        for shard in steps(stream):
+    def slow(module: TranslationData, *place: int) -> Iterator[StepShard]:
+        for shard in steps(module, *place):
             time.sleep(0.5)
             yield shard
 
-    monkeypatch.setattr(StepStream, "__iter__", slow)
+    monkeypatch.setattr(TranslationData, "step_shards", slow)
     options = [
         "data=synthetic", "data.train=120", "data.valid=8", "data.test=8", "data.long=8", "test=false", "logger=csv",
         "model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_steps=6",

@@ -36,19 +36,18 @@ def test_every_sentence_is_in_one_step_and_micro_batches_fit(
 ) -> None:
     src, tgt = corpus
     steps = list(plan_steps(planner, src, tgt, epoch=epoch))
-    rows = np.concatenate([rows for step in steps for rows in step.micro_batches])
+    rows = np.concatenate([rows for step in steps for rows in step])
     assert sorted(rows.tolist()) == list(range(len(src)))
     for step in steps:
-        assert all(len(rows) for rows in step.micro_batches)
-        assert all(planner.padded_tokens(src[rows], tgt[rows]) <= planner.device_tokens for rows in step.micro_batches)
-        assert step.tgt_tokens == sum(tgt[rows].sum() for rows in step.micro_batches)
+        assert all(len(rows) for rows in step)
+        assert all(planner.padded_tokens(src[rows], tgt[rows]) <= planner.device_tokens for rows in step)
 
 
 @settings(max_examples=80, deadline=None)
 @given(corpora(), planners)
 def test_steps_have_about_batch_tokens(corpus: tuple[Lengths, Lengths], planner: Planner) -> None:
     src, tgt = corpus
-    sizes = [step.tgt_tokens for step in plan_steps(planner, src, tgt, epoch=0)]
+    sizes = [tgt[np.concatenate(step)].sum() for step in plan_steps(planner, src, tgt, epoch=0)]
     # Steps are cut at whole sentences, and those of the last pool divide what is left of the epoch.
     assert sum(sizes) == tgt.sum()
     assert max(sizes) <= 1.5 * planner.batch_tokens + tgt.max()
@@ -61,7 +60,7 @@ def test_no_step_is_small(size: int, pool: int) -> None:
     """For any number of sentences in the last pool, and also if a pool is smaller than a step."""
     tgt = np.full(size, 10)
     planner = Planner(batch_tokens=300, device_tokens=1000, pool=pool, seed=1)
-    sizes = [step.tgt_tokens for step in plan_steps(planner, tgt, tgt, epoch=0)]
+    sizes = [tgt[np.concatenate(step)].sum() for step in plan_steps(planner, tgt, tgt, epoch=0)]
     assert min(sizes) >= 0.75 * 300 - 10
     assert max(sizes) <= 1.5 * 300 + 10
     assert sizes.count(300) >= len(sizes) - 5, "only steps of the last pool deviate"
@@ -73,7 +72,7 @@ def test_the_planner_has_no_state(corpus: tuple[Lengths, Lengths], planner: Plan
     """An epoch has the same plan after other epochs, finished or not."""
 
     def plan() -> list[list[int]]:
-        return [rows.tolist() for step in plan_steps(planner, *corpus, epoch=1) for rows in step.micro_batches]
+        return [rows.tolist() for step in plan_steps(planner, *corpus, epoch=1) for rows in step]
 
     first = plan()
     next(plan_steps(planner, *corpus, epoch=2))
@@ -85,7 +84,7 @@ def test_the_planner_has_no_state(corpus: tuple[Lengths, Lengths], planner: Plan
 def test_a_plan_can_be_resumed_at_any_step(corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int) -> None:
     def plan(start: int) -> list[tuple[int, list[list[int]]]]:
         steps = numbered_steps(planner, *corpus, epoch=epoch, start=start)
-        return [(number, [rows.tolist() for rows in step.micro_batches]) for number, step in steps]
+        return [(number, [rows.tolist() for rows in step]) for number, step in steps]
 
     whole = plan(0)
     last = whole[-1][0]
@@ -98,8 +97,8 @@ def test_a_plan_can_be_resumed_at_any_step(corpus: tuple[Lengths, Lengths], plan
 def test_shards_partition_a_step(corpus: tuple[Lengths, Lengths], planner: Planner, world_size: int) -> None:
     step = next(plan_steps(planner, *corpus, epoch=0))
     shards = [shard(step, rank, world_size) for rank in range(world_size)]
-    assert sorted(number for part in shards for number, _ in part) == list(range(len(step.micro_batches)))
-    assert all(rows is step.micro_batches[number] for part in shards for number, rows in part)
+    assert sorted(number for part in shards for number, _ in part) == list(range(len(step)))
+    assert all(rows is step[number] for part in shards for number, rows in part)
     sizes = [len(part) for part in shards]
     assert max(sizes) - min(sizes) <= 1
 
@@ -109,7 +108,7 @@ def test_epochs_and_seeds_differ() -> None:
 
     def first(seed: int, epoch: int) -> list[int]:
         planner = Planner(batch_tokens=100, device_tokens=1000, pool=500, seed=seed)
-        return next(plan_steps(planner, src, tgt, epoch=epoch)).micro_batches[0].tolist()
+        return next(plan_steps(planner, src, tgt, epoch=epoch))[0].tolist()
 
     orders = [first(seed, epoch) for seed in (1, 2) for epoch in (0, 1)]
     assert len({tuple(order) for order in orders}) == 4
@@ -124,7 +123,7 @@ def log_normal_lengths(size: int) -> tuple[Lengths, Lengths]:
 
 
 def padding_fraction(planner: Planner, src: Lengths, tgt: Lengths) -> float:
-    batches = [rows for step in plan_steps(planner, src, tgt, epoch=0) for rows in step.micro_batches]
+    batches = [rows for step in plan_steps(planner, src, tgt, epoch=0) for rows in step]
     return 1 - int(src.sum() + tgt.sum()) / sum(planner.padded_tokens(src[rows], tgt[rows]) for rows in batches)
 
 
@@ -152,7 +151,7 @@ def test_lengths_do_not_drift_within_a_pool() -> None:
     """The mean lengths of consecutive steps are uncorrelated."""
     src, tgt = log_normal_lengths(20_000)
     planner = Planner(batch_tokens=1500, device_tokens=4096, pool=20_000, seed=1)
-    means = np.array([np.mean(tgt[step.micro_batches[0]]) for step in plan_steps(planner, src, tgt, epoch=0)])
+    means = np.array([np.mean(tgt[step[0]]) for step in plan_steps(planner, src, tgt, epoch=0)])
     assert abs(np.corrcoef(means[1:], means[:-1])[0, 1]) < 4 / len(means) ** 0.5
 
 
@@ -176,7 +175,7 @@ def test_pools_are_drawn_from_the_whole_corpus() -> None:
     tgt = np.full(10_000, 10)
     planner = Planner(batch_tokens=500, device_tokens=1000, pool=100, seed=1)
     for step in islice(plan_steps(planner, tgt, tgt, epoch=0), 5):
-        tenths = np.concatenate(step.micro_batches) // 1000
+        tenths = np.concatenate(step) // 1000
         assert len(set(tenths)) > 7  # 50 uniformly drawn sentences are nearly always from all ten tenths
 
 
@@ -189,10 +188,10 @@ def test_a_pair_too_long_for_a_device_is_refused(device_tokens: int) -> None:
     planner.device_tokens = 111
     planner.check_length(111)
     src, tgt = np.array([3, 50, 51, 4, 50]), np.array([3, 60, 60, 4, 4])
-    assert sum(step.tgt_tokens for step in plan_steps(planner, src, tgt, epoch=0)) == tgt.sum()
+    assert sum(tgt[np.concatenate(step)].sum() for step in plan_steps(planner, src, tgt, epoch=0)) == tgt.sum()
 
 
 def test_a_step_has_at_least_one_sentence() -> None:
     tgt = np.array([7, 9, 8, 30])
     steps = plan_steps(Planner(batch_tokens=1, device_tokens=100, pool=2, seed=1), tgt, tgt, epoch=0)
-    assert sorted(step.tgt_tokens for step in steps) == sorted(tgt)
+    assert sorted(tgt[np.concatenate(step)].sum() for step in steps) == sorted(tgt)

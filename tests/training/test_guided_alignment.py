@@ -63,7 +63,7 @@ def test_targets_are_the_links_of_subwords(
     write_lines(tmp_path, links_txt=links)
     guided, stored = guide(tmp_path / "links.txt", pairs, tokenizer, rules=rules, at_most=90)
     assert len(stored) == 90
-    batch = collate(np.arange(90), stored.src, stored.tgt)
+    batch = collate(np.arange(90), stored)
     targets = guided.targets(batch)
     of_pair = dict(zip(zip(pairs.src, pairs.tgt, strict=True), links, strict=True))
     for row in range(90):
@@ -90,7 +90,7 @@ def test_the_loss_is_the_cross_entropy_of_the_chosen_head(
     pairs, links = text
     write_lines(tmp_path, links_txt=links)
     guided, stored = guide(tmp_path / "links.txt", pairs, tokenizer)
-    batch = collate(np.array([4, 0, 7]), stored.src, stored.tgt)
+    batch = collate(np.array([4, 0, 7]), stored)
     targets = guided.targets(batch)
     assert (guided.extraction.layer, guided.extraction.head, guided.extraction.row) == (2, 1, "output")
     logits = torch.randn(3, 2, 6, *targets.shape[1:], dtype=torch.float64)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from heed.data.pairs import flatten
+from heed.data.pairs import Pairs, flatten
 from heed.symbols import BOS, EOS, PAD
 
 
@@ -74,23 +74,17 @@ class Batch:
 
 
 def collate(
-    index: npt.NDArray[np.integer],
-    src: pa.ListArray,
-    tgt: pa.ListArray,
-    *,
-    corpus: npt.NDArray[np.integer] | None = None,
-    corpora: int = 0,
+    index: npt.NDArray[np.integer], pairs: Pairs, *, corpus: npt.NDArray[np.integer] | None = None, corpora: int = 0
 ) -> Batch:
     """Return the pairs with these indices as one batch.
 
     Args:
         index: indices of the pairs, in the order of the batch's rows.
-        src, tgt: token ids of all pairs, without BOS and EOS.
         corpus: index of the text of each pair in the batch; None without a mixture.
         corpora: number of texts.
     """
-    src_ids, src_lengths = _pad(index, src)
-    tgt_out, tgt_lengths = _pad(index, tgt)
+    src_ids, src_lengths = _pad(index, pairs.src)
+    tgt_out, tgt_lengths = _pad(index, pairs.tgt)
     rows = np.arange(len(index))
     src_ids[rows, src_lengths] = EOS
     tgt_in = np.roll(tgt_out, 1, axis=1)
@@ -105,7 +99,7 @@ def collate(
         src_mask=torch.from_numpy(src_mask),
         tgt_in=torch.from_numpy(tgt_in),
         tgt_out=torch.from_numpy(tgt_out),
-        index=torch.from_numpy(np.asarray(index, dtype=np.int64)),
+        index=torch.from_numpy(pairs.rows[index]),
         src_lengths=torch.from_numpy(src_lengths + 1),
         tgt_positions=tuple(map(torch.from_numpy, positions)),
     )

@@ -15,7 +15,7 @@ from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
 from heed.data.mixture import MixtureOrder
 from heed.data.order import EpochOrder, Order, TrainingPairs, View
-from heed.data.pairs import IntArray, Pairs, id_lists
+from heed.data.pairs import Pairs, id_lists
 from heed.data.read_ahead import ReadAhead
 from heed.data.steps import Planner, Pool, shard
 from heed.data.tokenizer import Tokenizer
@@ -55,84 +55,6 @@ class StepShard:
     def pin_memory(self) -> "StepShard":
         """Return the shard in page-locked memory, see `Batch.pin_memory`."""
         return replace(self, micro_batches=tuple((i, batch.pin_memory()) for i, batch in self.micro_batches))
-
-
-class StepStream(IterableDataset[StepShard]):
-    """Yields this process's shard of each step, from the data module's cursor until ``max_epochs``, if set.
-
-    The steps are the same on any number of devices.
-
-    Args:
-        data: the data module; its cursor is read when the iteration starts.
-        rank, world_size: this process's rank and the number of processes.
-        pin_memory: put the shards into page-locked memory.
-    """
-
-    def __init__(self, data: "TranslationData", rank: int, world_size: int, *, pin_memory: bool = False) -> None:
-        self.data, self.planner = data, data.planner
-        self.rank, self.world_size, self.pin_memory = rank, world_size, pin_memory
-
-    def __iter__(self) -> Iterator[StepShard]:
-        train, seed, start = self.data.train, self.planner.seed, self.data.cursor
-        pools = self._pools(*start)
-        if self.data.sampler is not None:
-            # A mixture has one endless epoch that repeats its texts.
-            pools = self.data.sampler.draw(
-                (pool, str((seed, pool.epoch + pool.first // len(train))), pairs, train.text_of(pairs.rows))
-                for pool, pairs in pools
-            )
-        for pool, pairs in pools:
-            shards = self._shards(pool, train.tagged(pairs), start)
-            yield from map(StepShard.pin_memory, shards) if self.pin_memory else shards
-
-    def _pools(self, epoch: int, start: int) -> Iterator[tuple[Pool, Pairs]]:
-        """Yield the pools and their pairs, from the pool that contains step ``start`` to the end of the training."""
-        data, text, seed = self.data, self.data.corpus.train, self.planner.seed
-        limit = data.trainer.max_epochs if data.trainer else None
-        epochs = math.inf if limit in (None, -1) else limit
-        while epoch < epochs:
-            order: Order
-            if text.is_mixture:  # one endless epoch; ``max_epochs`` counts its tokens
-                step_tokens, texts = self.planner.batch_tokens / data.growth, [part.text for part in text.texts]
-                order = mixture = MixtureOrder(data.train, texts, text.weights, seed=seed, step_tokens=step_tokens)
-                is_limited = not math.isinf(epochs)
-                end = mixture.position_of(math.ceil(mixture.steps(epochs) * step_tokens)) if is_limited else math.inf
-            else:
-                order = EpochOrder(data.train, seed=(seed, epoch))
-                end = order.length if epoch + 1 == epochs else math.inf
-            for pool in self.planner.pools(order, start=start, growth=data.growth):
-                if pool.first >= end:
-                    return
-                yield pool._replace(epoch=epoch, is_last=pool.stop >= end), order.read(pool.first, pool.stop)
-            epoch, start = epoch + 1, 0
-
-    def _shards(self, pool: Pool, pairs: Pairs, start: tuple[int, int]) -> Iterator[StepShard]:
-        """Yield this process's shards of the steps of a pool, starting at the cursor ``start``."""
-        planner, corpora = self.planner, len(self.data.corpus.train.texts)
-        src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
-        texts = self.data.train.text_of(pairs.rows)
-
-        def batch(index: IntArray) -> Batch:
-            batch = collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora)
-            return replace(batch, index=torch.from_numpy(pairs.rows[index]))
-
-        steps = planner.cut(pool, pairs)
-        for number, step in enumerate(steps, start=pool.first_step):
-            if (pool.epoch, number) < start:
-                continue
-            rows = np.concatenate(step.micro_batches)
-            sentences = np.bincount(texts[rows], minlength=corpora).tolist()
-            tokens = np.bincount(texts[rows], tgt[rows], minlength=corpora).astype(int).tolist()
-            yield StepShard(
-                epoch=pool.epoch,
-                step=number,
-                src_tokens=int(src[rows].sum()),
-                tgt_tokens=step.tgt_tokens,
-                padded_tokens=sum(planner.padded_tokens(src[index], tgt[index]) for index in step.micro_batches),
-                micro_batches=tuple((i, batch(index)) for i, index in shard(step, self.rank, self.world_size)),
-                last=pool.is_last and step is steps[-1],
-                corpora=tuple(zip(sentences, tokens, strict=True)) if self.data.corpus.train.is_mixture else (),
-            )
 
 
 class EvaluationStream(IterableDataset[Batch]):
@@ -239,8 +161,8 @@ class TranslationData(L.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[StepShard]:
         is_on_cuda = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        steps = StepStream(self, *self._rank_and_world_size(), pin_memory=is_on_cuda)
-        self.reading = ReadAhead(steps, depth=STEPS_AHEAD)
+        shards = self.step_shards(*self._rank_and_world_size())
+        self.reading = ReadAhead(map(StepShard.pin_memory, shards) if is_on_cuda else shards, depth=STEPS_AHEAD)
         return DataLoader(self.reading, batch_size=None)
 
     def teardown(self, stage: str) -> None:
@@ -277,6 +199,64 @@ class TranslationData(L.LightningDataModule):
                 "repeat or skip some sentences."
             )
 
+    def step_shards(self, rank: int, world_size: int) -> Iterator[StepShard]:
+        """Yield the shard of each step that belongs to a process, from the cursor until ``max_epochs``, if set.
+
+        The steps are the same on any number of devices. The cursor is read when the iteration starts.
+        """
+        start, planner, train, corpora = self.cursor, self.planner, self.train, len(self.corpus.train.texts)
+        pools = self._pools(*start)
+        if self.sampler is not None:
+            # A mixture has one endless epoch that repeats its texts.
+            pools = self.sampler.draw(
+                (pool, str((planner.seed, pool.epoch + pool.first // len(train))), pairs, train.text_of(pairs.rows))
+                for pool, pairs in pools
+            )
+        for pool, untagged in pools:
+            pairs, texts = train.tagged(untagged), train.text_of(untagged.rows)
+            src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
+            steps = planner.cut(pool, pairs)
+            for number, step in enumerate(steps, start=pool.first_step):
+                if (pool.epoch, number) < start:
+                    continue
+                rows = np.concatenate(step)
+                sentences = np.bincount(texts[rows], minlength=corpora).tolist()
+                tokens = np.bincount(texts[rows], tgt[rows], minlength=corpora).astype(int).tolist()
+                yield StepShard(
+                    epoch=pool.epoch,
+                    step=number,
+                    src_tokens=int(src[rows].sum()),
+                    tgt_tokens=int(tgt[rows].sum()),
+                    padded_tokens=sum(planner.padded_tokens(src[index], tgt[index]) for index in step),
+                    micro_batches=tuple(
+                        (i, collate(index, pairs, corpus=texts[index], corpora=corpora))
+                        for i, index in shard(step, rank, world_size)
+                    ),
+                    last=pool.is_last and step is steps[-1],
+                    corpora=tuple(zip(sentences, tokens, strict=True)) if self.corpus.train.is_mixture else (),
+                )
+
+    def _pools(self, epoch: int, start: int) -> Iterator[tuple[Pool, Pairs]]:
+        """Yield the pools and their pairs, from the pool that contains step ``start`` to the end of the training."""
+        text, seed = self.corpus.train, self.planner.seed
+        limit = self.trainer.max_epochs if self.trainer else None
+        epochs = math.inf if limit in (None, -1) else limit
+        while epoch < epochs:
+            order: Order
+            if text.is_mixture:  # one endless epoch; ``max_epochs`` counts its tokens
+                step_tokens, texts = self.planner.batch_tokens / self.growth, [part.text for part in text.texts]
+                order = mixture = MixtureOrder(self.train, texts, text.weights, seed=seed, step_tokens=step_tokens)
+                is_limited = not math.isinf(epochs)
+                end = mixture.position_of(math.ceil(mixture.steps(epochs) * step_tokens)) if is_limited else math.inf
+            else:
+                order = EpochOrder(self.train, seed=(seed, epoch))
+                end = order.length if epoch + 1 == epochs else math.inf
+            for pool in self.planner.pools(order, start=start, growth=self.growth):
+                if pool.first >= end:
+                    return
+                yield pool._replace(epoch=epoch, is_last=pool.stop >= end), order.read(pool.first, pool.stop)
+            epoch, start = epoch + 1, 0
+
     def _check_lengths(self, name: str) -> None:
         """Raise a HeedError if a sentence of an evaluation set is longer than ``max_eval_tokens``.
 
@@ -310,7 +290,7 @@ class TranslationData(L.LightningDataModule):
             if len(rows) > max_rows or self.planner.padded_tokens(src[rows], tgt[rows]) > self.planner.device_tokens:
                 starts.append(row)
         own = np.split(order, starts[1:])[rank::world_size]
-        return DataLoader(EvaluationStream([collate(rows, split.src, split.tgt) for rows in own]), batch_size=None)
+        return DataLoader(EvaluationStream([collate(rows, split) for rows in own]), batch_size=None)
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)

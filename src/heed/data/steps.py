@@ -21,13 +21,8 @@ CPU_TOKENS = 8192
 different value changes rounding and dropout masks."""
 
 
-class Step(NamedTuple):
-    """The sentence pairs of one optimizer step."""
-
-    micro_batches: list[IntArray]
-    """Indices of the pairs of each micro-batch (one forward and backward pass)."""
-    tgt_tokens: int
-    """Target tokens of the whole step, including EOS, without padding."""
+Step = list[IntArray]
+"""An optimizer step: the indices of the pairs of each micro-batch (one forward and backward pass)."""
 
 
 class Pool(NamedTuple):
@@ -48,7 +43,7 @@ class Pool(NamedTuple):
 
 def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
     """Return (index within the step, indices of the pairs) of the micro-batches of process ``rank``."""
-    return list(enumerate(step.micro_batches))[rank::world_size]
+    return list(enumerate(step))[rank::world_size]
 
 
 @validated("batching.")
@@ -149,7 +144,7 @@ class Planner:
                 count += -count % 4
             parts = _split_evenly(rows, src + tgt, count)
             if all(self.padded_tokens(src_lengths[part], tgt_lengths[part]) <= self.device_tokens for part in parts):
-                return Step(parts, int(tgt.sum()))
+                return parts
             count += 1
 
     def padded_tokens(self, src_lengths: IntArray, tgt_lengths: IntArray) -> int:
