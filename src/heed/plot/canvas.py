@@ -143,33 +143,23 @@ class Canvas:
         colours = np.frombuffer(_palette(), dtype=np.uint8).reshape(-1, 3) / 255
         shades: dict[str, Any] = {"cmap": ListedColormap(colours), "vmin": 0, "vmax": len(colours) - 1}
         figure = Figure(figsize=(width / POINTS, height / POINTS), dpi=POINTS)
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0), autoscale_on=False)
+        axes.set_axis_off()
         for x, y, tiles, size in self._tiles:
             rows, columns = tiles.shape
-            box = (x / width, 1 - (y + rows * size) / height, columns * size / width, rows * size / height)
-            axes = figure.add_axes(box)
-            axes.set_axis_off()
             if size == 1:
-                axes.imshow(tiles, aspect="auto", interpolation="none", **shades)
+                axes.imshow(tiles, extent=(x, x + columns, y + rows, y), aspect="auto", interpolation="none", **shades)
             else:
-                axes.pcolormesh(tiles[::-1], edgecolors="white", linewidth=1, **shades)
+                edges = x + size * np.arange(columns + 1), y + size * np.arange(rows + 1)
+                axes.pcolormesh(*edges, tiles, edgecolors="white", linewidth=1, **shades)
         for x, y, size in self._frames:
-            corner, sides = (x / width, 1 - (y + size) / height), (size / width, size / height)
-            figure.add_artist(Rectangle(corner, *sides, fill=False, linewidth=2, edgecolor=colours[FRAME]))
+            axes.add_patch(Rectangle((x, y), size, size, fill=False, linewidth=2, edgecolor=colours[FRAME]))
         for left, middle, text, style, anchor, vertical in self._texts:
             x, y = (left + X_HEIGHT * style.size, middle) if vertical else (left, middle + X_HEIGHT * style.size)
-            figure.text(
-                x / width,
-                1 - y / height,
-                text,
-                size=style.size,
-                color=colours[style.colour],
-                font=_font_file(bold=style.bold, wide=any(map(is_wide, text))),
-                ha={"l": "left", "m": "center", "r": "right"}[anchor],
-                va="baseline",
-                rotation=90 if vertical else 0,
-                rotation_mode="anchor",
-                parse_math=False,
-            )
+            font = _font_file(bold=style.bold, wide=any(map(is_wide, text)))
+            placing: Any = {"ha": {"l": "left", "m": "center", "r": "right"}[anchor], "rotation": 90 if vertical else 0}
+            placing |= {"va": "baseline", "rotation_mode": "anchor"}
+            axes.text(x, y, text, size=style.size, color=colours[style.colour], font=font, parse_math=False, **placing)
         return figure
 
     def save(self, path: Path) -> None:
