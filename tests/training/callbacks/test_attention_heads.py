@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import lightning as L
+import numpy as np
 import pytest
 import yaml
 
@@ -16,7 +17,7 @@ from heed.evaluation.alignment import Gold, aer, align, candidate_maps, match_co
 from heed.inference import model_folder
 from heed.inference.translator import Translator
 from heed.synthetic import split_punctuation
-from heed.training.callbacks.attention_heads import MeasureAttentionHeads
+from heed.training.callbacks.attention_heads import MeasureAttentionHeads, normalized_entropy
 from tests.finished import FinishedRun
 
 CORPUS = ["data=synthetic", "data.train=60", "data.valid=12", "data.test=8", "data.long=4"]
@@ -106,3 +107,16 @@ def test_nothing_is_measured_without_attention_or_if_it_is_turned_off(run: Calla
         assert json.loads((folder / "results.json").read_text())["alignment"] is None
         assert validations(folder) == ["", ""]
         assert "alignment" not in yaml.safe_load((folder / "model" / "config.yaml").read_text())
+
+
+def test_the_entropy_is_zero_for_one_key_and_one_for_equal_weights() -> None:
+    rows = np.array([[1, 0, 0, 0], [0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0, 0]])
+    assert normalized_entropy(rows).tolist() == pytest.approx([0, 1, 0.5])
+
+
+def test_the_entropy_of_a_causal_row_has_the_keys_up_to_its_position() -> None:
+    rows = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.5, 0.5, 0]])
+    found = normalized_entropy(np.stack([rows, rows]), causal=True)
+    assert found.shape == (2, 3)
+    assert np.isnan(found[:, 0]).all()  # a single key
+    assert found[0, 1:].tolist() == pytest.approx([1, np.log(2) / np.log(3)])

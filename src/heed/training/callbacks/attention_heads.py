@@ -21,8 +21,8 @@ from heed.evaluation.alignment import (
     candidate_maps,
     match_counts,
 )
-from heed.evaluation.entropy import normalized_entropy
 from heed.evaluation.significance import Floats
+from heed.evaluation.words import AttentionMap
 from heed.options import AtLeast0
 from heed.runs.records import ATTENTION, HEADS, CSVRecords
 from heed.synthetic import split_punctuation
@@ -120,6 +120,20 @@ class MeasureAttentionHeads(Callback):
         with np.errstate(invalid="ignore"):  # a model that diverged has only NaN
             means = {kind: np.nansum(values, axis=-1) / np.isfinite(values).sum(-1) for kind, values in found.items()}
         return means, np.sum(counts, axis=0) if counts else None
+
+
+def normalized_entropy(weights: AttentionMap, *, causal: bool = False) -> Floats:
+    """Return H(α) / log K of each row "… Q K": 0 if it attends to one key, 1 if to all K keys alike.
+
+    Rows with a single key have no entropy: NaN.
+
+    Args:
+        causal: row t has the keys up to t, instead of all.
+    """
+    log = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+    queries, keys = weights.shape[-2:]
+    with np.errstate(invalid="ignore"):  # 0 / log 1
+        return -(weights * log).sum(-1) / np.log(np.arange(queries) + 1.0 if causal else keys)
 
 
 def _records(trainer: L.Trainer) -> CSVRecords:
