@@ -21,7 +21,7 @@ from typing import Any
 from trainings import ROOT, train
 
 from heed.comparison.challenge import contrastive_accuracy
-from heed.comparison.models import load_greedy_translator
+from heed.inference.loading import load
 from heed.synthetic import ContrastivePair, challenge
 
 RESULTS = ROOT / "docs" / "results" / "headline.json"
@@ -77,8 +77,8 @@ def score(run: Path) -> Score:
     """Translate the sentences and score the challenge set with a trained model."""
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     is_transformer = results["model"] == "transformer"
-    translator = load_greedy_translator(run)
-    found = zip(SENTENCES, translator.translate([sentence.source for sentence in SENTENCES]), strict=True)
+    translator = load(run, max_tokens=None)
+    found = zip(SENTENCES, translator.translate([sentence.source for sentence in SENTENCES], beam=1), strict=True)
     missed = [(sentence, text) for sentence, text in found if text not in sentence.translations]
     percent = {tag: 100 * one.fraction for tag, one in contrastive_accuracy(translator, _contrasts()).items()}
     bleu, pronouns = results["tests"]["test"]["bleu"], percent["pronoun"]

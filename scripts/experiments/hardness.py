@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from experiments.measures import SEED, contrasts
 from heed.comparison.challenge import contrastive_accuracy
-from heed.comparison.models import load_greedy_translator
 from heed.evaluation.scores import corpus_scores
+from heed.inference.loading import load
 from heed.synthetic import Example, generate, split_punctuation
 
 
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> None:
     challenge = contrasts()
     for run in runs:
         results = json.loads((run / "results.json").read_text(encoding="utf-8"))
-        accuracy = contrastive_accuracy(load_greedy_translator(run), challenge)
+        accuracy = contrastive_accuracy(load(run, max_tokens=None), challenge)
         shares = "  ".join(f"{tag} {found.fraction:.1%}" for tag, found in accuracy.items())
         test, long = results["test"]["bleu"], results["tests"]["long"]["bleu"]
         print(f"{results['name']}: BLEU {test:.1f}  long {long:.1f}  {shares}")

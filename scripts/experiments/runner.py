@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from heed.comparison.models import load_greedy_translator
 from heed.errors import HeedError
+from heed.inference.loading import load
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
 
@@ -50,8 +50,8 @@ class TrainedModel:
 
     @cached_property
     def translator(self) -> Translator:
-        """The trained model, with greedy search."""
-        return load_greedy_translator(self.folder)
+        """The trained model. Experiments search with ``beam=1``."""
+        return load(self.folder, max_tokens=None)
 
     @property
     def model(self) -> Seq2Seq:

@@ -73,7 +73,7 @@ def lost_bleu(run: TrainedModel) -> dict[AttentionKind, Floats]:
     """BLEU lost on validation sentences when one head is masked, for each kind of attention: "L H"."""
     sources, references = run.lines("valid", "src")[:SENTENCES], run.lines("valid", "ref")[:SENTENCES]
     lost: dict[AttentionKind, Floats] = {kind: np.zeros(sizes) for kind, sizes in run.model.attention_heads.items()}
-    _, heads = ablate(run.translator, sources, references)
+    _, heads = ablate(run.translator, sources, references, beam=1)
     for head in heads:
         lost[head.attention][head.layer, head.head] = head.lost["BLEU"][0]
     return lost

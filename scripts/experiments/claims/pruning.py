@@ -29,7 +29,7 @@ def pruned_bleu(run: TrainedModel, order: Sequence[Edit]) -> list[float]:
     """Return the BLEU on test sentences without the first 0, 1, … heads of the order."""
     sources, references = (run.lines("test", side)[: 2 * SENTENCES] for side in ("src", "ref"))
     numbers = range(len(order) + 1)
-    return [run.translator.with_edits(order[:number]).evaluate(sources, references).bleu for number in numbers]
+    return [run.translator.with_edits(order[:number]).evaluate(sources, references, beam=1).bleu for number in numbers]
 
 
 def removable(scores: Sequence[float]) -> int:

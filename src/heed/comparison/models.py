@@ -7,14 +7,10 @@ from pathlib import Path
 from heed.comparison.challenge import Accuracy, contrastive_accuracy
 from heed.comparison.comparison import Comparison
 from heed.comparison.runs import Side
-from heed.decoding import GreedySearch
 from heed.errors import HeedError
 from heed.evaluation.words import AttentionMap, split_words
-from heed.inference import model_folder
 from heed.inference.alignment import choose_extraction, word_maps
-from heed.inference.loading import find_device
-from heed.inference.searches import LENGTH_LIMITS
-from heed.inference.translator import Translator
+from heed.inference.loading import load
 from heed.progress import progress_bar
 from heed.synthetic import ContrastivePair
 
@@ -79,7 +75,7 @@ def evaluate_model(
         The accuracy by tag; the attention map of each (source, translation) pair, or None; and the layer and head of
         the maps, which the model folder's ``alignment`` section selects, or the reason why there are none.
     """
-    translator = load_greedy_translator(run)
+    translator = load(run, max_tokens=None)
     # A contrastive pair is scored twice: the good and the bad translation.
     total = 2 * len(contrasts) + len(pairs)
     with progress_bar(f"Challenge set and attention maps of {run}", total=total, unit="sentences") as bar:
@@ -94,11 +90,3 @@ def evaluate_model(
         for pair in attended
     ]
     return accuracy, maps, str(extraction)
-
-
-def load_greedy_translator(run: Path) -> Translator:
-    """Load the model of a run, on the GPU if there is one, for scoring, attention maps and greedy search."""
-    folder = model_folder.load(run)
-    model, search = folder.model.to(find_device(None)), GreedySearch(**LENGTH_LIMITS)
-    alignment = folder.config.get("alignment")
-    return Translator(model, folder.tokenizer, search, alignment=alignment)
