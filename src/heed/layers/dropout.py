@@ -18,7 +18,7 @@ class Dropout(nn.Module):
         return kernels.dropout(x, self.p) if self.training else x
 
 
-class SequenceDropout(nn.Module):
+class SequenceDropout(Dropout):
     """Dropout of sequences while training.
 
     Args:
@@ -27,8 +27,7 @@ class SequenceDropout(nn.Module):
     """
 
     def __init__(self, p: float, *, variational: bool) -> None:
-        super().__init__()
-        self.p = p
+        super().__init__(p)
         self.variational = variational
 
     def mask(self, rows: int, width: int, device: torch.device) -> Float[Tensor, "B D"] | None:
@@ -37,11 +36,9 @@ class SequenceDropout(nn.Module):
             return None
         return kernels.dropout(torch.ones(rows, width, device=device), self.p)
 
-    def forward(self, x: Float[Tensor, "B T D"], mask: Float[Tensor, "B D"] | None) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B T D"], mask: Float[Tensor, "B D"] | None = None) -> Float[Tensor, "B T D"]:
         """Apply the sentences' masks to ``x``, or ordinary dropout if there are none."""
-        if mask is not None:
-            return x * mask[:, None].to(x.dtype)
-        return kernels.dropout(x, self.p) if self.training else x
+        return super().forward(x) if mask is None else x * mask[:, None].to(x.dtype)
 
 
 class LayerDropout(nn.Module):

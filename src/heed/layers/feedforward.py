@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from heed import kernels
+from heed.layers.dropout import Dropout
 
 
 def swiglu(x: Float[Tensor, "*B FF"]) -> Float[Tensor, "*B F"]:
@@ -33,14 +33,11 @@ class FeedForward(nn.Module):
         self.up_projection = nn.Linear(d_model, parts * d_ff)
         self.down_projection = nn.Linear(d_ff, d_model)
         self.activation = ACTIVATIONS[activation]
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         for weight in (*self.up_projection.weight.chunk(parts), self.down_projection.weight):
             nn.init.xavier_uniform_(weight)
         for bias in (self.up_projection.bias, self.down_projection.bias):
             nn.init.zeros_(bias)
 
     def forward(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"]:
-        hidden = self.activation(self.up_projection(x))
-        if self.training:
-            hidden = kernels.dropout(hidden, self.dropout)
-        return self.down_projection(hidden)
+        return self.down_projection(self.dropout(self.activation(self.up_projection(x))))

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heed import kernels
+from heed.layers.dropout import Dropout
 
 SublayerT = TypeVar("SublayerT", bound=nn.Module)
 
@@ -45,7 +46,7 @@ class Residual(nn.Module, Generic[SublayerT]):
         super().__init__()
         self.sublayer = sublayer
         self.norm = nn.Identity() if norm == "none" else NORMS[norm_kind](d_model)
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.pre_norm = norm == "pre"
         self.add = add
 
@@ -57,8 +58,7 @@ class Residual(nn.Module, Generic[SublayerT]):
         h = kernels.cast_for_matmul(self.norm(x) if self.pre_norm else x)
         output = self.sublayer(h, *inputs, **options)
         update, *others = output if isinstance(output, tuple) else (output,)
-        if self.training:
-            update = kernels.dropout(update, self.dropout)
+        update = self.dropout(update)
         x = x + update if self.add else update
         x = x if self.pre_norm else self.norm(x)
         return (x, *others) if others else x
