@@ -173,7 +173,5 @@ class Beams:
 
     def keep(self, sentences: Int[Tensor, " N2"]) -> "Beams":
         """Return the beams of these sentences."""
-        token, log_prob, scores, limit = (
-            part[sentences] for part in (self.token, self.log_prob, self.finished_scores, self.limit)
-        )
-        return Beams(token, log_prob, scores, limit, self.penalties)
+        names = ("token", "log_prob", "finished_scores", "limit")
+        return replace(self, **{name: getattr(self, name)[sentences] for name in names})
