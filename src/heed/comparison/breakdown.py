@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from heed.comparison.pairs import SideStatistics
 from heed.comparison.runs import Side, TestSet
-from heed.evaluation.buckets import Bucketing, bucketings
+from heed.evaluation.buckets import bucketings
 from heed.evaluation.significance import METRICS, Spread, chrf, resample, spread
 from heed.progress import track
 
@@ -63,22 +63,19 @@ class Extremes:
 
 def bucketing_reports(test_set: TestSet, statistics: Sequence[SideStatistics]) -> list[BucketingReport]:
     """Return the scores by each partition of the test set that has at least two buckets."""
-    found = bucketings(test_set.sources, test_set.references, tags=test_set.tags, word_counts=test_set.word_counts)
-    return [_bucketing_report(bucketing, statistics) for bucketing in found if len(bucketing.buckets) > 1]
 
+    def score(rows: list[int], side: SideStatistics, name: str) -> Spread:
+        return spread(resample([run[rows] for run in side[name]], METRICS[name], resamples=BUCKET_RESAMPLES))
 
-def _bucketing_report(bucketing: Bucketing, statistics: Sequence[SideStatistics]) -> BucketingReport:
     reports = []
-    for label, rows in track(bucketing.buckets.items(), f"Scoring buckets: {bucketing.title}", unit="buckets"):
-        scores = {
-            name: [
-                spread(resample([run[rows] for run in side[name]], metric, resamples=BUCKET_RESAMPLES))
-                for side in statistics
-            ]
-            for name, metric in METRICS.items()
-        }
-        reports.append(BucketReport(label, len(rows), scores))
-    return BucketingReport(bucketing.title, bucketing.note, reports)
+    found = bucketings(test_set.sources, test_set.references, tags=test_set.tags, word_counts=test_set.word_counts)
+    for each in (bucketing for bucketing in found if len(bucketing.buckets) > 1):
+        buckets = [
+            BucketReport(label, len(rows), {name: [score(rows, side, name) for side in statistics] for name in METRICS})
+            for label, rows in track(each.buckets.items(), f"Scoring buckets: {each.title}", unit="buckets")
+        ]
+        reports.append(BucketingReport(each.title, each.note, buckets))
+    return reports
 
 
 def largest_differences(
