@@ -52,7 +52,10 @@ def _by_case(nominative: str, accusative: str, dative: str) -> dict[Case, dict[s
 
 DEFINITE = _by_case("der die das die", "den die das die", "dem der dem den")
 EIN_ENDINGS = _by_case("- e - e", "en e - e", "em er em en")
+WEAK_ENDINGS = _by_case("e e e en", "en e e en", "en en en en")
+MIXED_ENDINGS = _by_case("er e es en", "en e es en", "en en en en")
 STRONG_ENDINGS = _by_case("er e es e", "en e es e", "em er em en")
+"""Endings of adjectives after the definite article, after ein-, and without an article."""
 PERSONAL_PRONOUNS = _by_case("er sie es sie", "ihn sie es sie", "ihm ihr ihm ihnen")
 CONTRACTIONS = {
     ("in", "dem"): "im", ("in", "das"): "ins", ("an", "dem"): "am", ("an", "das"): "ans",
@@ -127,23 +130,17 @@ class NounPhrase(Nominal):
     def german(self, case: Case, *, negation: frozenset[Hashable] = frozenset()) -> Words:
         """Return the German words. Given keys of a ``negation``, the article expresses it: kein instead of ein."""
         form = "pl" if self.plural else self.noun.gender
-        ending = "en"
         if self.determiner == "the":
-            article = DEFINITE[case][form]
-            if not self.plural and (case == "nom" or (case == "acc" and form != "m")):
-                ending = "e"
+            article, endings = DEFINITE[case][form], WEAK_ENDINGS
         else:
             if isinstance(self.determiner, Possessive):
-                article = "ihr" if self.determiner.gender == "f" else "sein"
+                stem = "ihr" if self.determiner.gender == "f" else "sein"
             else:
-                article = "kein" if negation else "ein" if self.determiner else ""
-            if not article or (case != "dat" and not self.plural):
-                ending = STRONG_ENDINGS[case][form]
-            if article:
-                article += EIN_ENDINGS[case][form]
+                stem = "kein" if negation else "ein" if self.determiner else ""
+            article, endings = stem and stem + EIN_ENDINGS[case][form], MIXED_ENDINGS if stem else STRONG_ENDINGS
         words = [Word(article, negation | {(self, "determiner")})] if article else []
         for adjective in self.adjectives:
-            words += self.emit((adjective.stem or adjective.de) + ending, adjective.en)
+            words += self.emit((adjective.stem or adjective.de) + endings[case][form], adjective.en)
         words += self.emit(self.noun.german(case, plural=self.plural), "noun")
         if self.name:
             words += self.emit(self.name.de, "name")
