@@ -1,6 +1,7 @@
 """The RNN encoder-decoder with attention (Bahdanau et al. 2015, Luong et al. 2015)."""
 
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -119,8 +120,7 @@ class SourceAttention(nn.Module):
         return weights @ source.states, weights
 
 
-@dataclass(frozen=True)
-class DropoutMasks:
+class DropoutMasks(NamedTuple):
     """The masks of variational dropout in the decoder, one row per hypothesis; None without variational dropout."""
 
     inputs: tuple[Tensor | None, ...]
@@ -128,14 +128,6 @@ class DropoutMasks:
     states: tuple[Float[Tensor, "R D"] | None, ...]
     """Of each layer's recurrent state."""
     output: Float[Tensor, "R D"] | None
-
-    def reorder(self, rows: Int[Tensor, " R2"]) -> "DropoutMasks":
-        """Return the masks of the given rows."""
-
-        def select(masks: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-            return tuple(None if mask is None else mask[rows] for mask in masks)
-
-        return DropoutMasks(select(self.inputs), select(self.states), *select((self.output,)))
 
 
 @dataclass(frozen=True)
@@ -152,11 +144,15 @@ class RNNState(DecoderState):
     source: SourceMemory
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "RNNState":
+        def select(part: Any) -> Any:
+            """Return the rows of a tensor, or of all tensors in a tuple."""
+            return tuple(map(select, part)) if isinstance(part, tuple) else None if part is None else part[rows]
+
         return RNNState(
-            layers=tuple(tuple(part[rows] for part in layer) for layer in self.layers),
+            layers=select(self.layers),
             input_feed=self.input_feed[rows],
             coverage=self.coverage[rows],
-            masks=self.masks.reorder(rows),
+            masks=DropoutMasks(*select(self.masks)),
             length=self.length,
             source=self.source.reorder(rows, sentences),
         )
