@@ -247,12 +247,9 @@ def _accuracy_mark(side: int, runs: Sequence[Accuracy]) -> Mark:
 
 def _maps(comparison: Comparison, evidence: Evidence, number: int) -> list[Markup]:
     """Return the heat map of each side for an example; empty for a side without maps and for an empty translation."""
-    line = comparison.examples[number].line
-    figures = []
-    for side, maps in zip(comparison.sides, evidence.maps, strict=True):
-        figure = Markup("")
-        if maps and maps[number].tgt_words:
-            name = f"Attention of {side.name}, line {line}"
-            figure = heat_map(maps[number].tgt_words, maps[number].src_words, maps[number].weights, name=name)
-        figures.append(figure)
-    return figures
+    names = [f"Attention of {side.name}, line {comparison.examples[number].line}" for side in comparison.sides]
+    found = [maps[number] if maps and maps[number].tgt_words else None for maps in evidence.maps]
+    return [
+        heat_map(each.tgt_words, each.src_words, each.weights, name=name) if each else Markup("")
+        for name, each in zip(names, found, strict=True)
+    ]

@@ -2,6 +2,7 @@
 
 import csv
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -59,18 +60,17 @@ def head_charts(runs: Sequence[tuple[int, Path]]) -> list[dict[str, Any]]:
     Args:
         runs: the number of the colour and the folder of each run. Its ``attention/heads.csv`` may be missing.
     """
-    charts: dict[tuple[str, str], dict[tuple[int, int], list[dict[str, Any]]]] = {}
+    charts: dict[tuple[str, str], dict[tuple[int, int], list[Any]]] = defaultdict(lambda: defaultdict(list))
     for side, run in runs:
         with explained_damage(run):
-            heads: dict[tuple[str, int, int], list[dict[str, str]]] = {}
+            heads = defaultdict(list)
             for row in read_csv(run / ATTENTION / HEADS):
-                heads.setdefault((row["attention"], int(row["layer"]), int(row["head"])), []).append(row)
-            for (kind, *place), rows in heads.items():
+                heads[row["attention"], int(row["layer"]), int(row["head"])].append(row)
+            for (kind, layer, head), rows in heads.items():
                 for measure in MEASURES:
                     steps, values = read_curve(thin(rows, HEAD_POINTS), measure)
-                    curve = {"side": side, "steps": steps, "values": values}
-                    panels = charts.setdefault((kind, measure), {}) if steps else {}
-                    panels.setdefault((place[0], place[1]), []).append(curve)
+                    if steps:
+                        charts[kind, measure][layer, head].append({"side": side, "steps": steps, "values": values})
     return [
         {
             "title": TITLES[kind][0],
