@@ -82,7 +82,8 @@ def test_a_schedule_is_asked_for_the_optimizer_step(
 ) -> None:
     module = build_module(tiny_model("rnn"), tokenizer, teacher_forcing=LinearDecay(floor=0.0, steps=4))
     monkeypatch.setattr(type(module), "global_step", property(lambda _: 3))
-    assert module.options.gold_probability(module.global_step) == 0.25
+    assert callable(module.options.teacher_forcing)
+    assert module.options.teacher_forcing(module.global_step) == 0.25
     batch = random_batch()
     assert module._decoder_inputs(batch) is not batch.tgt_in
     monkeypatch.setattr(type(module), "global_step", property(lambda _: 0))

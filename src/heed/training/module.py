@@ -75,10 +75,6 @@ class TrainingOptions:
         if self.guided_alignment and self.compile:
             raise HeedError("module.compile=true cannot train with module.guided_alignment: leave one of them out.")
 
-    def gold_probability(self, step: int) -> float:
-        """Return the value of ``teacher_forcing`` at an optimizer step."""
-        return self.teacher_forcing(step) if callable(self.teacher_forcing) else self.teacher_forcing
-
 
 class SplitResult(NamedTuple):
     """The evaluation of one split, over all processes."""
@@ -288,7 +284,8 @@ class TranslationModule(L.LightningModule):
 
     def _decoder_inputs(self, batch: Batch) -> Tensor:
         """Return the target inputs: gold tokens, or with ``module.teacher_forcing`` below 1 some predictions."""
-        gold_probability = self.options.gold_probability(self.global_step)
+        forcing = self.options.teacher_forcing
+        gold_probability = forcing(self.global_step) if callable(forcing) else forcing
         if gold_probability == 1:
             return batch.tgt_in
         is_gold = torch.rand(batch.tgt_in.shape, device=self.device) < gold_probability
