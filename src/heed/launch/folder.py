@@ -40,12 +40,7 @@ def claim_folder(cfg: Config) -> Iterator[Path]:
         lock.callback(remove_empty, home)
 
         def claim() -> Path:
-            if is_given:
-                folder = given
-            elif cfg.resume:
-                folder = newest_unfinished(home)
-            else:
-                folder = create(home)
+            folder = given if is_given else newest_unfinished(home) if cfg.resume else create(home)
             lock.callback(remove_empty, folder)  # after the lock, whose file Windows removes with its release
             lock.enter_context(locked(folder))
             check_available(folder, resume=cfg.resume)
