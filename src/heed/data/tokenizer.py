@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from copy import copy
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import sentencepiece as spm
 
@@ -47,6 +48,11 @@ class Tokenizer:
         """Ids of the tags of training texts (`heed.data.text.Text`)."""
         self.tag_ids = tuple(self.language_tags.values())[:1]
         """The id of the tag at the start of every source; empty without tags."""
+
+    @property
+    def vocabulary(self) -> dict[str, Any]:
+        """The arguments of `heed.models.build_model` that describe the vocabularies."""
+        return {"src_vocab": self.src_vocab, "tgt_vocab": self.tgt_vocab, "joint": self.joint}
 
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
         """Return the ids of source sentences, without BOS and EOS.

@@ -120,9 +120,7 @@ def load(path: str | Path) -> ModelFolder:
     folder = find(Path(path))
     config, architecture = read_config(folder)
     tokenizer = Tokenizer.load(folder)
-    build = partial(
-        build_model, architecture, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
-    )
+    build = partial(build_model, architecture, **tokenizer.vocabulary)
     saved = _read_shapes(folder / WEIGHTS)
     values = sum(tensor.numel() for tensor in saved.values())
     if architecture.depth > len(saved) or architecture.width > values:  # building the model would be slow

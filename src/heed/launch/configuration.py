@@ -154,20 +154,13 @@ def _find_target(name: Any, where: str) -> Callable[..., Any]:
     return target
 
 
-def build_model_on(
-    device: str, architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: bool
-) -> TrainableSeq2Seq:
+def build_model_on(device: str, architecture: ModelConfig, **vocabulary: Any) -> TrainableSeq2Seq:
     """Build the model; on the device "meta" it takes no memory. Raise a HeedError if it is too large for torch."""
     try:
         with torch.device(device):
-            return build_model(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+            return build_model(architecture, **vocabulary)
     except (RuntimeError, OverflowError, MemoryError, TypeError) as error:  # TypeError: a size beyond 64 bits
         raise HeedError(f"This model is too large ({first_line(error)}): choose smaller sizes (model.*).") from error
-
-
-def vocabulary(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the arguments of `build_model_on` that follow from a tokenizer."""
-    return {"src_vocab": tokenizer.src_vocab, "tgt_vocab": tokenizer.tgt_vocab, "joint": tokenizer.joint}
 
 
 def _check_weights(weights: str, trainer: Mapping[str, Any], callbacks: Iterable[Any]) -> None:

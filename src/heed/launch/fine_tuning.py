@@ -16,7 +16,7 @@ from heed.errors import HeedError
 from heed.files import write_file
 from heed.inference import model_folder
 from heed.launch.compose import Config
-from heed.launch.configuration import build_model_on, build_part, vocabulary
+from heed.launch.configuration import build_model_on, build_part
 from heed.models.seq2seq import ModelConfig
 from heed.runs.results import plain_scores
 from heed.training.module import TranslationModule
@@ -74,8 +74,8 @@ def _change(architecture: ModelConfig, cfg: Config, paths: Collection[str]) -> M
 
 def _has_shapes(architecture: ModelConfig, folder: Path) -> bool:
     """Return whether a model of this architecture has weights of the same names and shapes as a model folder."""
-    sizes = vocabulary(Tokenizer.load(folder))
-    return model_folder.has_shapes_of(build_model_on("meta", architecture, **sizes), folder)
+    model = build_model_on("meta", architecture, **Tokenizer.load(folder).vocabulary)
+    return model_folder.has_shapes_of(model, folder)
 
 
 def _with_targets(part: Any) -> Any:

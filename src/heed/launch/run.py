@@ -20,7 +20,7 @@ from heed.evaluation.scores import Metric
 from heed.files import require_room, write_file, writing
 from heed.inference import model_folder
 from heed.launch.compose import Config, compose, find_differences, settle_auto
-from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run, plain_options, vocabulary
+from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run, plain_options
 from heed.launch.diversification import diversify
 from heed.launch.errors import explained
 from heed.launch.fine_tuning import inherit_architecture, score_initial_weights
@@ -125,7 +125,7 @@ def settle(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, dict[str, 
     if facts := settle_auto(cfg, count_pairs):
         config, parts = dry_run(cfg)
     if cfg.match is not None:
-        match = match_run(cfg, folder, parts["model"], lambda: vocabulary(text()[1]))
+        match = match_run(cfg, folder, parts["model"], lambda: text()[1].vocabulary)
         config, parts = dry_run(cfg)
     cfg.trainer.precision = config["trainer"]["precision"] = _choose_precision(config, folder)
     return config, parts | {"text": text}, facts, match
@@ -169,7 +169,7 @@ def assemble(
     if corpus.train.is_mixture:
         trainer.callbacks.append(CountCorpora([part.text.name for part in corpus.train.texts]))
     torch.manual_seed(config["seed"])
-    model = build_model_on("cpu", parts["model"], **vocabulary(tokenizer))
+    model = build_model_on("cpu", parts["model"], **tokenizer.vocabulary)
     if config["init_from"]:
         model_folder.load_weights(model, model_folder.find(Path(config["init_from"])))
     later: dict[str, Any] = {name: parts[name] for name in ("optimizer", "schedule", "search")}
