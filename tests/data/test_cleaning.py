@@ -39,7 +39,7 @@ def clean(
 ) -> tuple[Pairs, CleaningReport]:
     with TemporaryDirectory() as cache:
         text = training_text(parallel(pairs), Path(cache), rules=rules, held_out=[parallel(held_out)], at_most=at_most)
-        return sentence_pairs(text), text.report
+        return sentence_pairs(text), text.clean.report
 
 
 @pytest.mark.parametrize(

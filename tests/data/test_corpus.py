@@ -167,7 +167,7 @@ def test_max_eval_shortens_only_what_is_evaluated(folder: Path) -> None:
 
 
 def test_the_report_shows_no_examples_of_pairs_that_are_left_out(folder: Path) -> None:
-    report = str(load_files(folder, max_train="1").train.texts[0].report)
+    report = str(load_files(folder, max_train="1").train.texts[0].clean.report)
     assert report == "training pairs: 4 read, 1 kept\n  over max_train          3"
 
 
@@ -285,7 +285,7 @@ def test_synthetic_corpus(tmp_path: Path) -> None:
     assert list(corpus.tests) == ["test", "long"]
     assert corpus.digest == again.digest
     assert (len(corpus.train), len(corpus.valid["valid"].text), len(corpus.tests["long"].text)) == (200, 20, 10)
-    assert not any(corpus.train.texts[0].report.dropped.values()), "the grammar generates clean text"
+    assert not any(corpus.train.texts[0].clean.report.dropped.values()), "the grammar generates clean text"
     there, back = corpus.tests["test"].text, reverse.tests["test"].text
     assert (there.src, there.tgt) == (back.tgt, back.src)
     for meta, back_meta in zip(there.meta, back.meta, strict=True):
@@ -367,5 +367,5 @@ def test_a_column_of_a_repository_that_is_not_text_is_refused(folder: Path, colu
 def test_published_corpora(name: str, sizes: tuple[int, ...], tmp_path: Path) -> None:
     corpus = compose_data(name, f"data.root={SHARED / name}", f"data.cache_dir={tmp_path}").load()
     assert (len(corpus.train), len(corpus.valid["valid"].text), len(corpus.tests["test"].text)) == sizes
-    placeholders = [dropped.number for dropped in corpus.train.texts[0].report.examples["placeholder"]]
+    placeholders = [dropped.number for dropped in corpus.train.texts[0].clean.report.examples["placeholder"]]
     assert placeholders == ([16510, 16664] if name == "multi30k" else [])

@@ -143,7 +143,7 @@ def test_held_out_sentences_are_no_sources_in_either_direction(folder: Path) -> 
     for both, expected in (("false", [8, 1, 700]), ("true", [1, 1, 700])):
         corpus = load(folder, f"data.both_directions={both}", texts=texts)
         assert [len(part) for part in corpus.train.texts] == expected
-        assert sum(part.report.dropped["leaked"] for part in corpus.train.texts) == 16 - sum(expected[:2])
+        assert sum(part.clean.report.dropped["leaked"] for part in corpus.train.texts) == 16 - sum(expected[:2])
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_the_heaviest_text_keeps_what_several_have(mixed: Path) -> None:
         write_lines(mixed, **{f"crawl_{language}": [*shared, f"crawl alone {language}"]})
     corpus = load(mixed)
     assert [len(part) for part in corpus.train.texts] == [40, 90, 1]
-    assert sum(part.report.dropped["duplicate"] for part in corpus.train.texts) == 10
+    assert sum(part.clean.report.dropped["duplicate"] for part in corpus.train.texts) == 10
     assert "crawl: training pairs: 11 read, 1 kept" in corpus.train.describe_cleaning()
 
 

@@ -77,8 +77,8 @@ def test_the_sizes_of_blocks_and_shards_change_no_pair(
     monkeypatch.setattr(encoding, "SHARD", shard)
     parts = training_text(text, tmp_path / "parts", rules=rules, at_most=at_most)
     assert len(whole) == len(parts) == (at_most or (560 if keep else 500))
-    assert whole.digest == parts.digest
-    assert whole.report == parts.report
+    assert whole.clean.digest == parts.clean.digest
+    assert whole.clean.report == parts.clean.report
     assert stored(whole.encode(tokenizer)) == stored(parts.encode(tokenizer))
     assert sentence_pairs(whole) == sentence_pairs(parts)
 
@@ -86,7 +86,7 @@ def test_the_sizes_of_blocks_and_shards_change_no_pair(
 def test_the_order_of_the_text_changes_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
     backwards = ParallelText(PAIRS.src[::-1], PAIRS.tgt[::-1])
     texts = [training_text(text, tmp_path / name) for name, text in (("a", PAIRS), ("b", backwards))]
-    assert texts[0].digest == texts[1].digest
+    assert texts[0].clean.digest == texts[1].clean.digest
     assert len({text.encode(tokenizer).digest for text in texts}) == 1
 
 
@@ -126,7 +126,7 @@ if __name__ == "__main__":
         preparation=prepared_text.Preparation(num_proc=processes, wait_minutes=5),
         cache_dir=cache,
     )
-    print(text.encode(Tokenizer.load(folder)).digest, text.digest, flush=True)
+    print(text.encode(Tokenizer.load(folder)).digest, text.clean.digest, flush=True)
 """
 
 
@@ -249,14 +249,14 @@ def test_damaged_files_are_written_again(
     damage: Callable[[Path], None], suffix: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     text = training_text(PAIRS, tmp_path)
-    expected = stored(text.encode(tokenizer)), text.digest
+    expected = stored(text.encode(tokenizer)), text.clean.digest
     folders = [path for name in ("text", "encoded") for path in (tmp_path / name).iterdir() if path.is_dir()]
     assert len(folders) == 2
     for path in folders:
         for file in sorted(path.glob(f"*{suffix}")):
             damage(file)
     again = training_text(PAIRS, tmp_path)
-    assert (stored(again.encode(tokenizer)), again.digest) == expected
+    assert (stored(again.encode(tokenizer)), again.clean.digest) == expected
 
 
 @contextmanager
@@ -365,7 +365,7 @@ def test_the_report_is_the_same_for_blocks_of_any_size(tmp_path: Path, monkeypat
         lines[980] = "@@" if language == "de" else "word"
         (tmp_path / f"t.{language}").write_text("\n".join(lines))
     rules = NO_RULES | {"drop_empty": True, "drop_placeholders": True, "drop_duplicates": True}
-    whole = text_of_files(tmp_path, "whole", rules).report
+    whole = text_of_files(tmp_path, "whole", rules).clean.report
     assert [(pair.number, pair.src, pair.tgt) for pair in whole.examples["placeholder"]] == [(981, "word", "@@")]
     assert [(pair.number, pair.src) for pair in whole.examples["duplicate"]] == [(951, "the same en")]
     assert len(whole.examples["empty"]) == 3
@@ -374,7 +374,7 @@ def test_the_report_is_the_same_for_blocks_of_any_size(tmp_path: Path, monkeypat
     assert json.loads(manifest.read_text())["inputs"] == {f"{tmp_path}/t.en and {tmp_path}/t.de": sum(sizes)}
     monkeypatch.setattr("heed.data.formats.text_files.BLOCK", 7)
     monkeypatch.setattr(module, "SMALL", 0)
-    assert text_of_files(tmp_path, "parts", rules).report == whole
+    assert text_of_files(tmp_path, "parts", rules).clean.report == whole
 
 
 def test_the_room_is_estimated_from_pairs_that_are_selected(

@@ -55,16 +55,16 @@ class TrainingTexts:
     def digest(self) -> str:
         """Digest of the selected pairs. For a mixture, the digest of its texts and their weights."""
         if not self.is_mixture:
-            return self.texts[0].digest
+            return self.texts[0].clean.digest
         mixed = [
-            (part.text.name, part.digest, weight, part.text.from_step, part.text.tag)
+            (part.text.name, part.clean.digest, weight, part.text.from_step, part.text.tag)
             for part, weight in zip(self.texts, self.weights, strict=True)
         ]
         return hashlib.blake2b(repr(mixed).encode(), digest_size=16).hexdigest()
 
     def describe_cleaning(self) -> str:
         """Return a report of what the cleaning rules dropped from each text."""
-        return "\n".join(f"{part.text.name}: {part.report}".removeprefix(": ") for part in self.texts)
+        return "\n".join(f"{part.text.name}: {part.clean.report}".removeprefix(": ") for part in self.texts)
 
     def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int) -> Result:
         """Apply a function to the word counts of a sample of about ``at_most`` pairs, and return its result.
@@ -73,7 +73,7 @@ class TrainingTexts:
         that its memory is freed.
         """
         weights, counts = self.weights, WordCounts()
-        with Workers(max(part.preparation.workers_for(part.report.chars) for part in self.texts)) as workers:
+        with Workers(max(part.preparation.workers_for(part.clean.report.chars) for part in self.texts)) as workers:
             for part, weight in zip(self.texts, weights, strict=True):
                 counts.update(part.count_words(max(1, round(at_most * weight / sum(weights))), workers))
             (result,) = workers.map([partial(function, counts)])

@@ -47,7 +47,7 @@ class GuidedAlignment:
         layers, _ = heads["cross"]
         self.extraction = Extraction(layer=max(1, layers - 1), head=1, row="output")
         """The map that gives the trained model's alignments."""
-        by_line = _read_links(file, texts.texts[0].report.total, reverse=reverse)
+        by_line = _read_links(file, texts.texts[0].clean.report.total, reverse=reverse)
         self._links = [by_line[line] for line in texts.texts[0].clean.lines()]
         self._src_marks = _mark_pieces(tokenizer.src_pieces(range(tokenizer.src_vocab)))
         self._tgt_marks = _mark_pieces(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))

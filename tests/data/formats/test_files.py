@@ -256,7 +256,7 @@ def test_a_file_name_that_is_not_utf8_is_read(folder: Path) -> None:
 def test_a_line_of_ten_megabytes_is_dropped(folder: Path) -> None:
     (folder / "train.en").write_bytes(b"word" * 2_500_000 + b"\n" + b"".join(f"{t}\n".encode() for t in ENGLISH[1:]))
     corpus = load_files(folder)
-    assert corpus.train.texts[0].report.dropped["too long"] == 1
+    assert corpus.train.texts[0].clean.report.dropped["too long"] == 1
     assert len(corpus.train) == 3
 
 

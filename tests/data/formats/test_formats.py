@@ -263,7 +263,7 @@ def test_columns_by_number_and_scores(folder: Path) -> None:
     assert len(load_files(folder, **options).train) == 4
     corpus = load_files(folder, **options, score_field="1", min_score="0.5")
     assert sentence_pairs(corpus.train) == [("one", "eins"), ("four", "vier")]
-    assert corpus.train.texts[0].report.dropped["low score"] == 2
+    assert corpus.train.texts[0].clean.report.dropped["low score"] == 2
     assert "data.src_field and data.tgt_field are both 2" in files_error(folder, options | {"tgt_field": "'2'"})
     assert "needs data.score_field" in files_error(folder, {**options, "min_score": "0.5"})
     (folder / "t.tsv").write_text("high\tone\teins\n")

@@ -101,7 +101,7 @@ class CorpusOptions:
             if not len(found):
                 where = f" in data.train.{text.name}" if text.name else ""
                 raise HeedError(
-                    f"Cleaning left nothing to train on{where} (the rules are data.cleaning.*).\n{found.report}"
+                    f"Cleaning left nothing to train on{where} (the rules are data.cleaning.*).\n{found.clean.report}"
                 )
             selected[text.name] = found
         return [selected[text.name] for text in texts]

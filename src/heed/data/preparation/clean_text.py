@@ -34,10 +34,11 @@ class CleanText:
         self.folder = folder
         content = json.loads((folder / "text.json").read_text(encoding="utf-8"))
         self.digest: str = content["digest"]
-        """Digest of the selected pairs, independent of their order in the text."""
+        """Digest of the selected pairs, independent of their order and of the file format."""
         self.bound: int = content["bound"]
         """Exclusive upper bound of the digests of the selected pairs."""
         self.report = CleaningReport.load(content)
+        """The pairs dropped by each cleaning rule."""
         self.blocks = range(len(content["clean"]))
         """The numbers of the text's blocks."""
         self._first_row = np.cumsum([0, *content["clean"]])

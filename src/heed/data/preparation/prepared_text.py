@@ -8,7 +8,7 @@ from typing import Literal
 
 from heed.cache import build_once, cache_key
 from heed.compat import usable_cores
-from heed.data.cleaning import CleaningReport, Rules
+from heed.data.cleaning import Rules
 from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation.clean_text import CleanText, write_clean_text
@@ -97,16 +97,6 @@ class PreparedText:
     def __len__(self) -> int:
         return self.clean.report.kept
 
-    @property
-    def digest(self) -> str:
-        """Digest of the selected pairs, independent of their order and of the file format."""
-        return self.clean.digest
-
-    @property
-    def report(self) -> CleaningReport:
-        """The pairs dropped by each cleaning rule."""
-        return self.clean.report
-
     def count_words(self, at_most: int, workers: Workers) -> WordCounts:
         """Return the word counts of a sample of about ``at_most`` pairs."""
         bound, counts = self.clean.bound * min(at_most, len(self)) // len(self), WordCounts()
@@ -126,10 +116,10 @@ class PreparedText:
 
         def build(folder: Path) -> None:
             self._check_room(folder, tokenizer)
-            with Workers(self.preparation.workers_for(self.report.chars)) as workers:
+            with Workers(self.preparation.workers_for(self.clean.report.chars)) as workers:
                 encoding.write_pairs(folder, self.clean, tokenizer, workers)
 
-        folder = self.cache_dir / "encoded" / cache_key(self.digest, tokenizer.hash, encoding.SHARD)
+        folder = self.cache_dir / "encoded" / cache_key(self.clean.digest, tokenizer.hash, encoding.SHARD)
         return StoredPairs.load(build_once(folder, build, wait_minutes=self.preparation.wait_minutes))
 
     def _check_room(self, folder: Path, tokenizer: Tokenizer) -> None:
@@ -140,7 +130,7 @@ class PreparedText:
         tokens_per_char = tokens / max(1, sum(map(len, (*src, *tgt))))
         offsets = 2 * 4 * len(self)
         # Require more than the estimated size, because the sample may have few tokens.
-        needed = 1.2 * (encoding.id_type(tokenizer).bit_width / 8 * tokens_per_char * self.report.chars + offsets)
+        needed = 1.2 * (encoding.id_type(tokenizer).bit_width / 8 * tokens_per_char * self.clean.report.chars + offsets)
         done = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         require_room(folder.parent, needed - done, f"preparing {len(self):,} pairs", "cache_dir")
 

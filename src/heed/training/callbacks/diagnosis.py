@@ -84,7 +84,7 @@ class Diagnosis(Callback):
 def known_facts(trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, fine_tuned: bool) -> Facts:
     """Return what is known of a run before its first step."""
     model, optimizer = module.model.config, module.configure_optimizers().defaults
-    reports = [part.report for part in data.corpus.train.texts]
+    reports = [part.clean.report for part in data.corpus.train.texts]
     sampled = sum(report.dropped.get("over max_train", 0) for report in reports)
     valid, held_out = data.encoded[data.validated[0]], data.texts[data.validated[0]]
     text, references = sample_text(data.corpus), Sides(held_out.src, held_out.tgt)
