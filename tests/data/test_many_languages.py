@@ -96,7 +96,9 @@ def test_training_pairs_and_sets_have_the_tag_of_their_target(folder: Path) -> N
     with pytest.raises(HeedError, match="untagged needs texts of the same two languages"):
         load(folder, "data.both_directions=untagged", valid=DIRECTIONS)
     corpus = load(folder, "data.both_directions=true", valid=DIRECTIONS)
-    tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, folder / "cache", tags=corpus.all_tags)
+    tokenizer = TokenizerTrainer(**TOKENIZER).train(
+        corpus.train, folder / "cache", tags=corpus.tags + corpus.train.tags
+    )
     data = TranslationData(
         corpus,
         tokenizer,

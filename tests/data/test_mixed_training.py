@@ -60,7 +60,9 @@ def load(folder: Path, *options: str, train: str | None = None) -> Corpus:
 
 def data(folder: Path, *options: str, bpe_dropout: float = 0.0) -> TranslationData:
     corpus = load(folder, *options)
-    tokenizer: Tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, folder / "cache", tags=corpus.all_tags)
+    tokenizer: Tokenizer = TokenizerTrainer(**TOKENIZER).train(
+        corpus.train, folder / "cache", tags=corpus.tags + corpus.train.tags
+    )
     planner = Planner(batch_tokens=100, device_tokens=120, pool=70, seed=1)
     return TranslationData(corpus, tokenizer, planner, bpe_dropout=bpe_dropout, with_tests=True)
 

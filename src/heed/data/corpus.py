@@ -87,8 +87,3 @@ class Corpus:
         """The language tags, starting with the first direction's; empty with a single target language."""
         tags = tuple(dict.fromkeys(direction.tag for direction in self.directions))
         return tags if self.has_tags and len(tags) > 1 else ()
-
-    @property
-    def all_tags(self) -> tuple[str, ...]:
-        """The language tags, followed by the tags of training texts."""
-        return self.tags + self.train.tags

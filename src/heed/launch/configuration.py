@@ -106,7 +106,7 @@ def _load_text(config: Mapping[str, Any], parts: Parts) -> tuple[Corpus, Tokeniz
     print_line(corpus.train.describe_cleaning())
     if config["init_from"]:
         return corpus, Tokenizer.load(model_folder.find(Path(config["init_from"])))
-    return corpus, parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.all_tags)
+    return corpus, parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.tags + corpus.train.tags)
 
 
 def build_part(node: Any, *, where: str, later: Collection[str] = ()) -> Any:
