@@ -14,7 +14,7 @@ from heed import __version__
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.plot.attention_map import most_informative_head, piece_label
-from heed.report.curves import Curve, Rows, explained_damage, head_charts, read_clock, read_curve, thin
+from heed.report.curves import Rows, explained_damage, head_charts, read_clock, read_curve, thin
 from heed.report.pages import render_template
 from heed.runs.checkpoints import METRICS, checkpoint_step, latest_checkpoint
 from heed.runs.claim import find_state
@@ -103,20 +103,19 @@ def _resume_command(run: Path) -> str:
 def _figures(rows: Rows, speed: Rows) -> list[dict[str, Any]]:
     """Return the title, the unit, and the curves by name of each figure. Curves may be empty."""
     columns = [name.removeprefix("valid_") for name in (rows[0] if rows else ()) if name.startswith("valid_")]
-    figures: list[tuple[str, str, dict[str, Curve]]] = [
-        ("Loss", "nats per target token", {"train": read_curve(rows, "nll"), "valid": read_curve(rows, "valid_loss")}),
-        (
-            "BLEU and chrF",
-            "validation",
-            {"BLEU": read_curve(rows, "valid_bleu"), "chrF": read_curve(rows, "valid_chrf")},
-        ),
-        *((name, "validation", {"valid": read_curve(rows, f"valid_{name}")}) for name in columns[3:]),
-        ("Learning rate", "", {"lr": read_curve(rows, "lr")}),
-        ("Gradient norm", "before clipping", {"norm": read_curve(rows, "grad_norm")}),
-        ("Speed", "tokens per second", {"speed": read_curve(speed, "tokens_per_second")}),
-        ("Waiting for data", "fraction of the time", {"waiting": read_curve(speed, "data_wait")}),
+    figures = [
+        ("Loss", "nats per target token", rows, {"train": "nll", "valid": "valid_loss"}),
+        ("BLEU and chrF", "validation", rows, {"BLEU": "valid_bleu", "chrF": "valid_chrf"}),
+        *((name, "validation", rows, {"valid": f"valid_{name}"}) for name in columns[3:]),
+        ("Learning rate", "", rows, {"lr": "lr"}),
+        ("Gradient norm", "before clipping", rows, {"norm": "grad_norm"}),
+        ("Speed", "tokens per second", speed, {"speed": "tokens_per_second"}),
+        ("Waiting for data", "fraction of the time", speed, {"waiting": "data_wait"}),
     ]
-    return [{"title": title, "unit": unit, "curves": curves} for title, unit, curves in figures]
+    return [
+        {"title": title, "unit": unit, "curves": {name: read_curve(records, column) for name, column in curves.items()}}
+        for title, unit, records, curves in figures
+    ]
 
 
 def _samples(file: Path) -> dict[str, Any]:

@@ -139,9 +139,7 @@ def noun_phrase(
 
 def prepositional(preposition: Preposition, noun: Noun | NounPhrase) -> PrepositionalPhrase:
     """Return a prepositional phrase; a bare noun gets the definite article."""
-    return PrepositionalPhrase(
-        preposition=preposition, complement=noun if isinstance(noun, NounPhrase) else NounPhrase(noun)
-    )
+    return PrepositionalPhrase(preposition, noun if isinstance(noun, NounPhrase) else NounPhrase(noun))
 
 
 def time_adverbial(rng: RandomChoices) -> Adverb | PrepositionalPhrase:

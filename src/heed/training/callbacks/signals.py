@@ -66,18 +66,22 @@ class StopOnSignal(Callback):
         self._previous_handlers = {number: signal.getsignal(number) for number in SIGNALS}
         self._install_handlers()
 
-    def _install_handlers(self) -> None:
+    def _install_handlers(self, *_: Any) -> None:
         if threading.current_thread() is threading.main_thread():  # Python allows no other thread to do this
             for number in SIGNALS:
                 signal.signal(number, self._handle_signal)
 
-    def _restore_handlers(self) -> None:
+    on_test_start = _install_handlers
+
+    def _restore_handlers(self, *_: Any, **__: Any) -> None:
         self._is_training = False
         if threading.current_thread() is threading.main_thread():
             for number, handler in self._previous_handlers.items():
                 signal.signal(number, handler)
             if self._is_stop_requested and REPEATED_SIGTERM in os.environ:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    teardown = on_exception = _restore_handlers
 
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         is_requeue = number == REQUEUE_SIGNAL
@@ -115,9 +119,6 @@ class StopOnSignal(Callback):
         skip_sigterm_exchange(trainer)
         self._hosts = distributed.new_group(backend="gloo") if trainer.world_size > 1 else None
 
-    def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._install_handlers()
-
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: StepShard, _: int) -> None:
         """Stop after the previous step, if requested. Lightning has finished counting that step only now."""
         if interruption := self._agreed_interruption():
@@ -130,12 +131,6 @@ class StopOnSignal(Callback):
         self._is_training = False
         if interruption := self._agreed_interruption():
             raise interruption
-
-    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        self._restore_handlers()
-
-    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        self._restore_handlers()
 
 
 def end_other_processes() -> None:
