@@ -43,8 +43,8 @@ from heed.models.seq2seq import TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import SPECIAL_PIECES
-from heed.training.compilation import compiled_decode_hidden
 from heed.training.loss import translation_loss
+from heed.training.module import compiled_decode_hidden
 from heed.training.trainer import choose_gpu_kernels
 
 LENGTH = 32

@@ -171,9 +171,8 @@ def test_auto_vocab_size_grows_with_the_corpus() -> None:
     trainer = TokenizerTrainer(**TOKENIZER)
 
     def words(size: int) -> WordCounts:
-        counts, text = WordCounts(), toy_language(size)
-        counts.add(Block(text.src, text.tgt))
-        return counts
+        text = toy_language(size)
+        return WordCounts.of(Block(text.src, text.tgt))
 
     sizes = [trainer.auto_vocab_size(words(size).src + words(size).tgt, 1.0) for size in (100, 1_000, 10_000)]
     assert sizes == sorted(set(sizes))
@@ -189,8 +188,7 @@ def test_words_with_counts_give_the_model_of_the_sentences(kind: str, normalizat
     text = toy_language()
     sentences = [*text.src, "  two  spaces ", "№ 5\u00a0km", "漢字かな", ""]
     settings = TOKENIZER | {"kind": kind, "joint": False, "vocab_size": 310, "normalization": normalization}
-    words = WordCounts()
-    words.add(Block(sentences, sentences))
+    words = WordCounts.of(Block(sentences, sentences))
     trained = Tokenizer(TokenizerTrainer(**settings).train_models(words, pairs=len(sentences)))
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(

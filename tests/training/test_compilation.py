@@ -4,8 +4,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -17,8 +19,8 @@ from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, PAD
-from heed.training.compilation import compiled_decode_hidden
 from heed.training.memory import checkpoint_layers
+from heed.training.module import compiled_decode_hidden
 from tests.conftest import TRANSFORMER
 
 SMALL = replace(TRANSFORMER, encoder_layers=2, decoder_layers=1)
@@ -76,7 +78,8 @@ def count_graphs(name: str) -> int:
     torch._dynamo.reset()
     model = build(name).train()
     counter = CompileCounter()
-    compiled = compiled_decode_hidden(model, backend=counter)
+    with mock.patch.object(torch, "compile", partial(torch.compile, backend=counter)):
+        compiled = compiled_decode_hidden(model)
     batches = [batch(*size, padded=padded) for padded in (True, False) for size in SIZES]
     for inputs in batches:
         compiled(*inputs).states.sum().backward()

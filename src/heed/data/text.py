@@ -131,11 +131,11 @@ class WordCounts:
     tgt: Counter[str] = field(default_factory=Counter)
     pairs: int = 0
 
-    def add(self, block: Block) -> None:
-        """Count the words of more pairs."""
-        for counts, sentences in ((self.src, block.src), (self.tgt, block.tgt)):
-            counts.update(" ".join(sentences).replace("\t", " ").split(" "))
-        self.pairs += len(block)
+    @classmethod
+    def of(cls, block: Block) -> "WordCounts":
+        """Count the words of some pairs."""
+        src, tgt = (Counter(" ".join(side).replace("\t", " ").split(" ")) for side in (block.src, block.tgt))
+        return cls(src, tgt, len(block))
 
     def update(self, other: "WordCounts") -> None:
         """Add the counts of other pairs."""

@@ -19,8 +19,8 @@ from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.options import collect_problems, find_problems, format_value, raise_problems
 from heed.progress import print_line
 from heed.training.callbacks.ema import EMA
-from heed.training.compilation import compiled_decode_hidden
 from heed.training.memory import checkpoint_layers
+from heed.training.module import compiled_decode_hidden
 
 Parts = dict[str, Any]
 """The parts of a run by their name in the configuration; those in `COLLECTIONS` are mappings of objects.

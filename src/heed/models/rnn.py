@@ -148,12 +148,12 @@ class RNNState(DecoderState):
             """Return the rows of a tensor, or of all tensors in a tuple."""
             return tuple(map(select, part)) if isinstance(part, tuple) else None if part is None else part[rows]
 
-        return RNNState(
+        return replace(
+            self,
             layers=select(self.layers),
             input_feed=self.input_feed[rows],
             coverage=self.coverage[rows],
             masks=DropoutMasks(*select(self.masks)),
-            length=self.length,
             source=self.source.reorder(rows, sentences),
         )
 

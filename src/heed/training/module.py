@@ -27,11 +27,11 @@ from heed.errors import HeedError
 from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
 from heed.inference.translator import Translator
 from heed.kernels import Consistency
-from heed.models.seq2seq import TrainableSeq2Seq
+from heed.models.seq2seq import DecoderHidden, TrainableSeq2Seq
+from heed.models.transformer import Transformer
 from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInterval
 from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.resume import check_resumable
-from heed.training.compilation import compiled_decode_hidden
 from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loss import cut_second_passes, translation_loss, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
@@ -74,6 +74,19 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         if self.guided_alignment and self.compile:
             raise HeedError("module.compile=true cannot train with module.guided_alignment: leave one of them out.")
+
+
+def compiled_decode_hidden(model: TrainableSeq2Seq) -> Callable[..., DecoderHidden]:
+    """Return ``model.decode_hidden`` compiled as one graph for batches of all sizes.
+
+    Batches with and without source padding have a graph each.
+
+    Raises:
+        HeedError: if the model is no transformer: the time steps of an RNN would be one graph for each length.
+    """
+    if not isinstance(model, Transformer):
+        raise HeedError("module.compile=true is for transformers: leave it out.")
+    return torch.compile(model.decode_hidden, dynamic=True, fullgraph=True)
 
 
 class SplitResult(NamedTuple):

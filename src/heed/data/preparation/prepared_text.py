@@ -137,6 +137,4 @@ class PreparedText:
 
 def _count_words(text: Path, number: int, bound: int) -> WordCounts:
     """Return the word counts of the pairs of a block with keys below ``bound``."""
-    counts = WordCounts()
-    counts.add(CleanText(text).read(number, high=bound)[0])
-    return counts
+    return WordCounts.of(CleanText(text).read(number, high=bound)[0])
