@@ -40,7 +40,7 @@ def test_text_files_are_read_unchanged(folder: Path) -> None:
     assert {name: sentence_pairs(held_out.text) for name, held_out in corpus.tests.items()} == {
         "test": [("The last.", "Das Letzte.")]
     }
-    assert (corpus.src_lang, corpus.tgt_lang) == ("en", "de")
+    assert corpus.directions[0] == ("en", "de")
 
 
 def test_windows_line_ends_and_byte_order_marks_are_dropped(folder: Path) -> None:
@@ -68,7 +68,7 @@ def test_jsonl_parquet_and_gzip_equal_text(folder: Path) -> None:
         load_files(folder, train="[[{}/train.en.gz,{}/train.de.gz]]"),
     ]
     assert len({corpus.digest for corpus in corpora}) == 1
-    assert {(corpus.src_lang, corpus.tgt_lang) for corpus in corpora} == {("en", "de")}
+    assert {corpus.directions[0] for corpus in corpora} == {("en", "de")}
 
 
 def test_line_breaks_inside_fields_become_spaces(folder: Path) -> None:
@@ -98,7 +98,7 @@ def test_several_training_files_and_test_sets(folder: Path) -> None:
 
 def test_reverse_swaps_text_and_languages(folder: Path) -> None:
     corpus = load_files(folder, reverse="true")
-    assert (corpus.src_lang, corpus.tgt_lang) == ("de", "en")
+    assert corpus.directions[0] == ("de", "en")
     assert sentence_pairs(corpus.train) == list(zip(GERMAN, ENGLISH, strict=True))
     assert sentence_pairs(corpus.tests["test"].text) == [("Das Letzte.", "The last.")]
 
@@ -146,7 +146,7 @@ def test_languages_are_recognised_by_script_without_suffixes(folder: Path, targe
     write_lines(folder, v_src=["We are students."], v_tgt=[target])
     write_lines(folder, t_src=ENGLISH, t_tgt=GERMAN)
     corpus = load_files(folder, train="[[{}/t.src,{}/t.tgt]]", valid="[[{}/v.src,{}/v.tgt]]")
-    assert (corpus.src_lang, corpus.tgt_lang) == ("und", language)
+    assert corpus.directions[0] == ("und", language)
     assert load_files(folder, train="[[{}/t.src,{}/t.tgt]]", tgt_lang="nl").tgt_lang == "nl"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,12 +47,6 @@ class CleaningReport:
     """The first dropped pairs by rule."""
     chars: int
     """Characters of both sides of the pairs that no rule for single pairs drops."""
-
-    @classmethod
-    def load(cls, content: Mapping[str, Any]) -> "CleaningReport":
-        """Return the report with these fields, from a JSON file."""
-        examples = {rule: [DroppedPair(*pair) for pair in pairs] for rule, pairs in content["examples"].items()}
-        return cls(content["total"], content["dropped"], examples, content["chars"])
 
     @property
     def kept(self) -> int:

@@ -56,16 +56,6 @@ class Corpus:
     """Whether sources start with a language tag if there are several target languages."""
 
     @property
-    def src_lang(self) -> str:
-        """The source language of the first direction."""
-        return self.directions[0].src_lang
-
-    @property
-    def tgt_lang(self) -> str:
-        """The target language of the first direction."""
-        return self.directions[0].tgt_lang
-
-    @property
     def directions(self) -> tuple[Direction, ...]:
         """All directions of validation and training; the first validation set's direction comes first."""
         return tuple(dict.fromkeys((*(part.direction for part in self.valid.values()), *self.train.directions)))

@@ -103,7 +103,7 @@ class TranslationData(L.LightningDataModule):
         self.resume = resume
         _check_tags(corpus, tokenizer)
         self.corpus, self.planner = corpus, planner
-        self.tokenizer = tokenizer.towards(corpus.tgt_lang)
+        self.tokenizer = tokenizer.towards(corpus.directions[0].tgt_lang)
         self._digests = corpus.digests
         sets = {**corpus.valid, **(corpus.tests if with_tests else {})}
         self.texts = {name: part.text for name, part in sets.items()}

@@ -67,8 +67,7 @@ def _write_corpus(corpus: Corpus, folder: Path) -> dict[str, Any]:
         "train": [_write_text(folder / "train", blocks)],
         "valid": [_write_text(folder / "valid", [valid.text])],
         "test": tests or None,
-        "src_lang": corpus.src_lang,
-        "tgt_lang": corpus.tgt_lang,
+        **corpus.directions[0]._asdict(),
     }
 
 

@@ -59,7 +59,7 @@ def write_run(
         run.write_translations(split, data.texts[split], result.translations)
     _write_word_counts(run.path / "translations" / WORD_COUNTS, data, module.results)
 
-    languages = {"src_lang": corpus.src_lang, "tgt_lang": corpus.tgt_lang}
+    languages = corpus.directions[0]._asdict()
     search = {key: value for key, value in config["search"].items() if key != "_target_"}
     extra = {**languages, "search": search}
     if len(corpus.directions) > 1:
@@ -122,8 +122,8 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
         for split, scores in scores_by_split(results).items()
         for text, direction in [sets[split]]
     }
-    directions = [(direction.src_lang, direction.tgt_lang) for direction in corpus.directions]
-    write_model_card(run.path / "model", results, splits=splits, directions=directions, license=run.config["license"])
+    folder, license = run.path / "model", run.config["license"]
+    write_model_card(folder, results, splits=splits, directions=corpus.directions, license=license)
 
 
 def _write_word_counts(file: Path, data: TranslationData, splits: Iterable[str]) -> None:

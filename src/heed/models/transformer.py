@@ -53,7 +53,14 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.self_attention = _residual(SelfAttention(_self_attention(config, causal=True)), config)
-        self.cross_attention = _residual(CrossAttention(_cross_attention(config)), config)
+        cross_attention = MultiHeadAttention(
+            d_model=config.d_model,
+            num_heads=config.num_heads,
+            score=config.cross_attention.score,
+            dropout=config.attention_dropout,
+            positions=RelativePositions(),
+        )
+        self.cross_attention = _residual(CrossAttention(cross_attention), config)
         self.feed_forward = _residual(_feed_forward(config), config)
 
     def project(self, memory: Float[Tensor, "N S D"]) -> KeyValue:
@@ -214,16 +221,6 @@ def _self_attention(config: TransformerConfig, *, causal: bool) -> Attention:
         return ParameterFreeAttention(d_model=d_model, score=score, dropout=dropout, positions=positions)
     return MultiHeadAttention(
         d_model=d_model, num_heads=config.num_heads, score=score, dropout=dropout, positions=positions
-    )
-
-
-def _cross_attention(config: TransformerConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        d_model=config.d_model,
-        num_heads=config.num_heads,
-        score=config.cross_attention.score,
-        dropout=config.attention_dropout,
-        positions=RelativePositions(),
     )
 
 

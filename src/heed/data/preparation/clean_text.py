@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from heed.data.cleaning import DIGEST_LIMIT, EXAMPLES_PER_RULE, RULES, CleaningReport, DroppedPair, Rows, Rules
 from heed.data.digests import Digests, pair_digests, set_digest
@@ -26,6 +27,9 @@ SCHEMA = pa.schema([("row", pa.int64()), ("digest", pa.uint64()), ("src", pa.str
 SELECTION = "selection.npy"
 """File with two rows: the ascending positions of the selected pairs among the clean pairs, and their keys."""
 
+REPORT = TypeAdapter(CleaningReport)
+"""Reads a report from JSON."""
+
 
 class CleanText:
     """The selected pairs of a training text, in a folder that `write_clean_text` wrote."""
@@ -37,7 +41,7 @@ class CleanText:
         """Digest of the selected pairs, independent of their order and of the file format."""
         self.bound: int = content["bound"]
         """Exclusive upper bound of the digests of the selected pairs."""
-        self.report = CleaningReport.load(content)
+        self.report = REPORT.validate_python(content)
         """The pairs dropped by each cleaning rule."""
         self.blocks = range(len(content["clean"]))
         """The numbers of the text's blocks."""
@@ -113,7 +117,7 @@ def _clean_block(path: Path, block: Block, first: int, rules: Rules) -> Cleaning
     """Write the clean pairs of the block after ``first`` pairs, unless an interrupted preparation has done so."""
     done = path.with_suffix(".json")
     if done.exists():
-        return CleaningReport.load(json.loads(done.read_text(encoding="utf-8")))
+        return REPORT.validate_json(done.read_bytes())
     if rules.swapped:
         block = replace(block, src=block.tgt, tgt=block.src)
     violated = rules.violations(block)
