@@ -122,8 +122,8 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
         for split, scores in scores_by_split(results).items()
         for text, direction in [sets[split]]
     }
-    folder, license = run.path / "model", run.config["license"]
-    write_model_card(folder, results, splits=splits, directions=corpus.directions, license=license)
+    folder, license_ = run.path / "model", run.config["license"]
+    write_model_card(folder, results, splits=splits, directions=corpus.directions, license=license_)
 
 
 def _write_word_counts(file: Path, data: TranslationData, splits: Iterable[str]) -> None:
