@@ -147,7 +147,7 @@ def test_languages_are_recognised_by_script_without_suffixes(folder: Path, targe
     write_lines(folder, t_src=ENGLISH, t_tgt=GERMAN)
     corpus = load_files(folder, train="[[{}/t.src,{}/t.tgt]]", valid="[[{}/v.src,{}/v.tgt]]")
     assert corpus.directions[0] == ("und", language)
-    assert load_files(folder, train="[[{}/t.src,{}/t.tgt]]", tgt_lang="nl").tgt_lang == "nl"
+    assert load_files(folder, train="[[{}/t.src,{}/t.tgt]]", tgt_lang="nl").directions[0].tgt_lang == "nl"
 
 
 def test_max_eval_shortens_only_what_is_evaluated(folder: Path) -> None:
@@ -225,9 +225,9 @@ def test_published_corpus_from_a_folder_in_both_directions(folder: Path) -> None
     forward = hub_corpus(root=str(folder), cache_dir=cache).load()
     by_languages = hub_corpus(root=str(folder), cache_dir=cache, src_lang="de", tgt_lang="en").load()
     by_reverse = hub_corpus(root=str(folder), cache_dir=cache, reverse="true").load()
-    assert (forward.name, forward.src_lang, forward.tgt_lang, list(forward.tests)) == ("multi30k", "en", "de", ["test"])
+    assert (forward.name, forward.directions[0], list(forward.tests)) == ("multi30k", ("en", "de"), ["test"])
     assert by_languages.digest == by_reverse.digest != forward.digest
-    assert by_reverse.src_lang == by_languages.src_lang == "de"
+    assert by_reverse.directions[0].src_lang == by_languages.directions[0].src_lang == "de"
     assert sentence_pairs(by_reverse.tests["test"].text) == [("Das Letzte.", "The last.")]
 
 
@@ -331,7 +331,7 @@ def test_the_direction_of_the_synthetic_corpus(tmp_path: Path) -> None:
     )
     assert sentence_pairs(by_languages.train) == [(tgt, src) for src, tgt in sentence_pairs(forward.train)]
     assert by_languages.digest == by_reverse.digest != forward.digest == twice.digest
-    assert [(c.src_lang, c.tgt_lang) for c in (forward, by_reverse, by_languages, twice)] == [
+    assert [c.directions[0] for c in (forward, by_reverse, by_languages, twice)] == [
         ("en", "de"), ("de", "en"), ("de", "en"), ("en", "de"),
     ]  # fmt: skip
     # Positions in the English sentence are dropped when it is no longer the source.
