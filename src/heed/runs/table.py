@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -221,11 +220,12 @@ def _shorten(settings: str) -> str:
 
 def _find_runs(folder: Path) -> Iterator[Path]:
     """Yield run folders. Folders inside a run, such as its model, are not searched."""
-    for path, folders, files in os.walk(folder):
-        is_run = not {CONFIG, FAILURE}.isdisjoint(files)
-        if is_run:
-            yield Path(path)
-        folders[:] = [] if is_run else sorted({*folders} - {HYDRA_FOLDER})
+    if any((folder / file).is_file() for file in (CONFIG, FAILURE)):
+        yield folder
+        return
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink() and path.name != HYDRA_FOLDER:
+            yield from _find_runs(path)
 
 
 def _row(run: Path) -> Row:
