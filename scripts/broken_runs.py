@@ -29,12 +29,12 @@ Change = Callable[[Lines, random.Random], Lines]
 
 TINY = {
     "transformer": ["model=transformer", "model.d_model=64", "model.d_ff=128", "model.encoder_layers=2",
-                    "model.decoder_layers=2", "optimizer.lr=2e-3"],
+                    "model.decoder_layers=2", "model/positions=sinusoidal", "optimizer=adamw", "optimizer.lr=2e-3"],
     "rnn": ["model=rnn", "model.d_model=64", "model.d_embedding=64", "model.dropout=0.1", "optimizer.lr=3e-3"],
 }  # fmt: skip
 COMMON = ["trainer=cpu", "logger=none", "test=false", "data.test=null", "search=greedy", "data.max_eval=200",
           "batching.batch_tokens=300", "trainer.max_epochs=null", "trainer.max_steps=320", "trainer.validate_every=80",
-          "schedule.warmup_steps=40", "callbacks.attention_maps=null",
+          "schedule=inverse_sqrt", "schedule.warmup_steps=40", "callbacks.attention_maps=null",
           "callbacks.early_stopping.patience=null"]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Train the default models on samples of a corpus, to show what a model owes to the size of its text.
 
-    python scripts/corpus_sizes.py --runs RUNS --name Multi30k --pairs 600 3000 10000 29000 data=multi30k data.root=DIR
-    python scripts/corpus_sizes.py --runs RUNS --name Tatoeba --pairs 160000 data=tatoeba data.root=DIR
+    python scripts/corpus_sizes.py data=multi30k data.root=DIR --runs RUNS --name Multi30k --pairs 600 3000 10000 29000
+    python scripts/corpus_sizes.py data=tatoeba data.root=DIR --runs RUNS --name Tatoeba --pairs 160000
 
 Each model is trained once (seed 1), with the settings that `auto` gives it. A smaller sample is a subset of a larger
 one. A run that RUNS already has is not trained again. The result is docs/results/corpus_sizes.json, with a row for each
@@ -34,7 +34,7 @@ def write(rows: Mapping[str, Mapping[str, Any]], machine: str) -> None:
     content: dict[str, Any] = {
         "what": "The default models by the size of their training text, English-German: BLEU on the test set (of "
         "Multi30k: test_2016_flickr), beam search, and minutes of training beside other programs.",
-        "command": "python scripts/corpus_sizes.py --runs RUNS --name NAME --pairs N … data.root=DIR",
+        "command": "python scripts/corpus_sizes.py data=NAME data.root=DIR --runs RUNS --name NAME --pairs N …",
         "machine": machine,
         "date": date.today().isoformat(),
         "seeds": "1",

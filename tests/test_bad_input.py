@@ -117,8 +117,8 @@ SETTINGS = [
      ["trainer.precision=32"]),
     (["+trainer.max_stepps=3"], "max_stepps", ["+trainer.min_steps=3"]),
     # Each option is right, but not together.
-    (["schedule=cosine", "trainer.max_steps=9"], "schedule.total_steps=9",
-     ["schedule=cosine", "trainer.max_steps=999"]),
+    (["schedule=cosine", "schedule.warmup_steps=9", "trainer.max_steps=9"], "schedule.total_steps=9",
+     ["schedule=cosine", "schedule.warmup_steps=9", "trainer.max_steps=10"]),
     (["weights=ema"], "set callbacks.ema.decay", ["weights=ema", "callbacks.ema.decay=0.9"]),
     (["model.num_heads=3"], "model.d_model=128 must be a multiple of", ["model.num_heads=2"]),
     (["experiment=multi30k_quik"], "(did you mean experiment=multi30k_quick", ["experiment=multi30k_quick"]),
@@ -167,7 +167,8 @@ def test_all_wrong_options_are_reported_at_once(error_of: ErrorOf) -> None:
 
 def test_contradictions_in_several_parts_are_reported_at_once(error_of: ErrorOf) -> None:
     message = error_of(
-        *("schedule=cosine", "trainer.max_steps=9", "model.d_model=13", "model.norm=none", "model.norm_kind=rms"),
+        *("schedule=cosine", "schedule.total_steps=9", "schedule.warmup_steps=9"),
+        *("model.d_model=13", "model.norm=none", "model.norm_kind=rms"),
         *("model/positions=rotary", "model.positions.merge=add", "trainer.log_every=0", "search.n_best=99"),
     )
     assert [line.partition("=")[0].partition(" ")[0] for line in message.splitlines()] == [

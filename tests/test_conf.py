@@ -149,8 +149,30 @@ def test_the_learning_rate_of_the_user_overrides_that_of_corpus_and_optimizer(co
     assert (compose().optimizer.lr, compose().schedule.warmup_steps) == (3e-3, 100)
 
 
-def test_models_are_narrower_on_the_built_in_corpus_only(compose: Compose) -> None:
-    for family, (built_in, others) in {"transformer": (128, 256), "rnn": (256, 512)}.items():
-        assert compose(f"model={family}").model.d_model == built_in
-        assert compose(f"model={family}", "model.d_model=16").model.d_model == 16
-        assert compose(f"model={family}", "data=multi30k").model.d_model == others
+def test_models_are_smaller_on_the_built_in_corpus_only(compose: Compose) -> None:
+    sizes = {"transformer": ("encoder_layers", 2, 4), "rnn": ("d_model", 256, 512)}
+    for family, (option, built_in, others) in sizes.items():
+        assert compose(f"model={family}").model[option] == built_in
+        assert compose(f"model={family}", f"model.{option}=16").model[option] == 16
+        assert compose(f"model={family}", "data=multi30k").model[option] == others
+
+
+@pytest.mark.parametrize(
+    ("overrides", "optimizer", "positions"),
+    [
+        (["data=synthetic", "model=transformer"], "AdamW", "sinusoidal"),
+        (["data=synthetic", "model=transformer", "optimizer=muon", "model/positions=rotary"], "Muon", "rotary"),
+        (["data=multi30k", "model=transformer"], "Muon", "rotary"),
+        (["data=multi30k", "model=transformer", "optimizer=sgd", "model/positions=alibi"], "SGD", "alibi"),
+        (["data=multi30k", "model=transformer_base"], "AdamW", "sinusoidal"),
+        (["data=multi30k", "model=rnn"], "AdamW", None),
+        (["data=multi30k", "model=rnn", "optimizer=muon"], "Muon", None),
+        (["data=multi30k", "experiment=vaswani2017"], "AdamW", "sinusoidal"),
+    ],
+)
+def test_the_optimizer_and_positions_suit_the_corpus_and_the_model(
+    compose: Compose, overrides: list[str], optimizer: str, positions: str | None
+) -> None:
+    cfg = compose(*overrides)
+    assert cfg.optimizer._target_.rpartition(".")[2] == optimizer
+    assert cfg.model.get("positions", {}).get("kind") == positions

@@ -188,8 +188,10 @@ def _train(folder: Path, arguments: argparse.Namespace) -> Path:
     data = ["data=multi30k", f"data.root={arguments.data.resolve()}"] if arguments.data else ["data=synthetic"]
     steps = arguments.steps
     settings = [
-        *data, "model=transformer", "model.d_model=256", "model.d_ff=1024", "logger=none", "test=false", "trainer=cpu",
-        f"trainer.max_steps={steps}", f"trainer.validate_every={steps}", "trainer.max_epochs=null",
+        *data, "model=transformer", "model.d_model=256", "model.d_ff=1024", "model.encoder_layers=3",
+        "model.decoder_layers=3", "model/positions=sinusoidal", "optimizer=adamw", "schedule=inverse_sqrt",
+        "logger=none", "test=false", "trainer=cpu", f"trainer.max_steps={steps}", f"trainer.validate_every={steps}",
+        "trainer.max_epochs=null",
         "callbacks.attention_maps=null", "callbacks.attention_heads=null", f"cache_dir={folder}/cache",
     ]  # fmt: skip
     print(f"decode: training a model for {steps} steps", flush=True)

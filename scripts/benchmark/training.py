@@ -32,12 +32,16 @@ from heed.models.transformer_config import TransformerConfig
 from heed.symbols import PAD
 
 SIZES = {
-    "d256": ["model=transformer", "model.d_model=256", "model.d_ff=1024", "model.dropout=0.1"],
-    "tiny": ["model=transformer_tiny"],
+    "d256": ["model=transformer", "model.d_model=256", "model.d_ff=1024", "model.encoder_layers=3",
+             "model.decoder_layers=3", "model.dropout=0.1", "model/positions=sinusoidal"],
+    "tiny": ["model=transformer_tiny", "model/positions=sinusoidal"],
     "smallest": ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"],
     "rnn": ["model=rnn", "model.d_embedding=256", "model.d_model=512", "model.dropout=0.2"],
-}
+}  # fmt: skip
 """Options of ``train.py``. ``smallest`` is for testing the benchmark."""
+
+OPTIMIZER = ["optimizer=adamw", "schedule=inverse_sqrt"]
+"""The peers' own."""
 
 STEP_TOKENS = 3700
 """Target tokens of an optimizer step, so that it fits into one micro-batch of 4096 padded tokens."""
@@ -185,7 +189,7 @@ def overrides(size: str, arguments: argparse.Namespace) -> list[str]:
     data = ["data=synthetic"]
     if arguments.data:
         data = ["data=multi30k", f"data.root={arguments.data}", "tokenizer.vocab_size=8000"]
-    return [*SIZES[size], *batching, *data, *arguments.set]
+    return [*SIZES[size], *OPTIMIZER, *batching, *data, *arguments.set]
 
 
 def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], Callable[[Steps], None]]]:

@@ -165,7 +165,8 @@ def write_corpus(folder: Path) -> None:
 def compose_data(name: str, *overrides: str) -> Any:
     """Build the corpus of conf/data/NAME.yaml as the command line does."""
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return instantiate(compose(f"data/{name}", overrides=["+cache_dir=nowhere", *overrides]).data, _convert_="all")
+        cfg = compose("train", overrides=[f"data={name}", "cache_dir=nowhere", *overrides])
+        return instantiate(cfg.data, _convert_="all")
 
 
 def load_files(folder: Path, **changes: str) -> Corpus:

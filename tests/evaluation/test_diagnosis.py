@@ -11,7 +11,7 @@ from heed.evaluation.parallel_text import Fault, Sides
 NO_SYMPTOMS = {"empty": 0.0, "too short": 0.01, "source language": 0.0, "copied source": 0.0, "repeats": 0.02,
                "same": 0.01}  # fmt: skip
 GOOD = Facts(
-    family="transformer", dropout=0.1, adam=True, fine_tuned=False, pairs=30_000, chars=3_600_000, vocab=7_500,
+    family="transformer", dropout=0.1, usual_lr=1e-3, fine_tuned=False, pairs=30_000, chars=3_600_000, vocab=7_500,
     warmup_steps=400, planned_steps=6_000, batch_tokens=1_500, steps_per_epoch=300, unigram_nll=6.5, cut=0.0,
     beyond=0.0, unknown=0.001, dropped=0.02, target_length=0.95, text=Sides([], []), valid=Sides([], []),
     faults=[Fault("untranslated", 0.001, [3])],

@@ -119,8 +119,8 @@ UNSUPPORTED = {
     "model.norm_kind=rms": transformer(norm_kind="rms"),
     "model.residual=false": transformer(residual=False),
     "model.activation=gelu": transformer(activation="gelu"),
-    "model.positions.kind=rotary": transformer(positions=positions("rotary")),
-    "positions but added sinusoids": transformer(positions=positions("sinusoidal", "concat")),
+    "model.positions.kind=alibi": transformer(positions=positions("alibi")),
+    "positions but rotary, none and added sinusoids": transformer(positions=positions("sinusoidal", "concat")),
     "parameter_free": transformer(self_attention=PARAMETER_FREE),
     "scores with weights": transformer(self_attention=ADDITIVE),
 }
@@ -245,6 +245,8 @@ VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
     "pre-norm": ({}, True),
     "tied": ({"tie_embeddings": True}, True),
     "post-norm, two tokenizers": ({"norm": "post"}, False),
+    "rotary positions": ({"positions": positions("rotary")}, True),
+    "no positions": ({"positions": positions("none")}, True),
     "unscaled, other depths, bytes": (
         {
             "self_attention": UNSCALED,

@@ -15,6 +15,8 @@ from heed.launch.compose import find_differences
         (["seed=1", "resume=true"], []),  # as the default; no option of the run itself
         (["model=rnn", "model.dropout=0.4", "seed=2"], ["model=rnn", "seed=2", "model.dropout=0.4"]),
         (["model=rnn", "model/attention=additive"], ["model=rnn", "model/attention=additive"]),
+        (["data=multi30k", "model=transformer"], ["data=multi30k"]),  # their optimizer and positions are defaults
+        (["data=multi30k", "optimizer=adamw"], ["data=multi30k", "optimizer=adamw"]),
         (["logger=[csv,wandb]"], []),
         (["~callbacks.ema", "callbacks.attention_maps=null"], ["callbacks.attention_maps=null", "callbacks.ema=null"]),
         (["+callbacks.mine._target_=a.B"], ["callbacks.mine._target_=a.B"]),

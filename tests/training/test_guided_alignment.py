@@ -144,8 +144,9 @@ def test_a_guided_head_aligns(
     train, valid = (f"[[{tmp_path}/{name}.en,{tmp_path}/{name}.de]]" for name in ("train", "val"))
     common = [
         "data=files", f"data.train={train}", f"data.valid={valid}", f"data.test={valid}", "tokenizer.vocab_size=310",
-        "data.cleaning.drop_leaked=false", *sizes[family], "batching.batch_tokens=300", "optimizer.lr=0.005",
-        "schedule=constant", "trainer.max_steps=200", "trainer.validate_every=200", "trainer.precision=32",
+        "data.cleaning.drop_leaked=false", *sizes[family], "batching.batch_tokens=300", "optimizer=adamw",
+        "optimizer.lr=0.005", "schedule=constant", "trainer.max_steps=200", "trainer.validate_every=200",
+        "trainer.precision=32",
     ]  # fmt: skip
     wrong = {}
     for name, options in (

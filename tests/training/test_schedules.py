@@ -1,6 +1,7 @@
 """Learning-rate schedules at known points."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -31,7 +32,15 @@ def test_cosine_is_halfway_in_the_middle_and_then_stays_at_its_floor() -> None:
     assert schedule(110) == schedule(500) == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize("total_steps", [None, 10])
-def test_cosine_needs_more_steps_than_its_warm_up(total_steps: int | None) -> None:
+def test_cosine_needs_more_steps_than_its_warm_up() -> None:
     with pytest.raises(HeedError, match=r"trainer\.max_steps"):
-        Cosine(warmup_steps=10, total_steps=total_steps, floor=0.0)
+        Cosine(warmup_steps=10, total_steps=10, floor=0.0)
+
+
+def test_cosine_ends_with_the_training() -> None:
+    schedule = Cosine(warmup_steps=10, total_steps=None, floor=0.0)
+    assert schedule.until(110) == replace(schedule, total_steps=110)
+    assert replace(schedule, total_steps=50).until(110).total_steps == 50
+    assert schedule.until(5)(9) == 1  # all warm-up
+    with pytest.raises(HeedError, match="schedule=cosine needs the end of training"):
+        schedule.until(None)

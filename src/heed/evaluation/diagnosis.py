@@ -23,7 +23,7 @@ class Facts:
 
     family: str
     dropout: float
-    adam: bool  # Adam or AdamW, whose learning rates have a known range
+    usual_lr: float | None  # a learning rate that suits the optimizer, if there is one for all models
     fine_tuned: bool
     pairs: int
     chars: int  # of both sides of the training text
@@ -122,12 +122,12 @@ BEFORE_TRAINING: Mapping[str, Callable[[Facts], bool]] = {
 """The rules for what is known before the first step, by the name of the diagnosis."""
 
 AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {
-    "high_learning_rate": lambda run: _is_stuck(run) and run.adam and run.peak_lr >= 0.01
+    "high_learning_rate": lambda run: _is_stuck(run) and run.peak_lr >= 10 * (run.usual_lr or inf)
     and run.nll <= run.lowest_nll + 0.7,
     "rising_loss": lambda run: run.dropout < 0.6 and run.nll > run.lowest_nll + 0.7,
-    "low_learning_rate": lambda run: _is_stuck(run) and run.adam and run.peak_lr <= 5e-5,
-    "no_warm_up": lambda run: _is_stuck(run) and run.warmup_steps < 50 and 5e-5 < run.peak_lr < 0.01
-    and run.family == "transformer",
+    "low_learning_rate": lambda run: _is_stuck(run) and run.peak_lr <= (run.usual_lr or 0) / 20,
+    "no_warm_up": lambda run: _is_stuck(run) and run.warmup_steps < 50 and run.family == "transformer"
+    and 5e-5 < run.peak_lr < 0.01,
     "memorised": lambda run: run.nll < 0.5 * run.loss and run.loss > 1.1 * run.best_loss
     and run.bleu < 1.02 * run.bleu_before,
     "ended_early": lambda run: run.ends and run.step == run.best_step and run.bleu > max(1, 1.2 * run.bleu_earlier)

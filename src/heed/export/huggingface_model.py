@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from heed.export import require
-from heed.export.weights import beyond_original, layers_of, query_projection, require_transformer
+from heed.export.weights import layers_of, query_projection, require_transformer
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
@@ -23,10 +23,13 @@ def check_supported(model: Seq2Seq) -> Transformer:
 
     def lacks(model: Transformer) -> dict[str, bool]:
         config = model.config
+        positions = config.positions
         is_shared = model.output is model.tgt_embedding is model.src_embedding
         separate = "separate embeddings of source, target and output in a pre-norm model"
         return {
-            **beyond_original(config),
+            f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
+            f"positions but added sinusoids (model.positions.kind={positions.kind})": positions.merge != "add"
+            or positions.kind != "sinusoidal",
             "gated feed-forward network (model.activation=swiglu)": config.activation == "swiglu",
             separate: config.norm == "pre" and not is_shared,
         }

@@ -13,7 +13,7 @@ import torch
 
 from heed.errors import HeedError
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
-from heed.export.weights import beyond_original, refuse, require_transformer
+from heed.export.weights import refuse, require_transformer
 from heed.inference.engine import TorchEngine, log_probs
 from heed.inference.languages import language_name
 from heed.inference.searches import LENGTH_LIMITS
@@ -27,6 +27,9 @@ from heed.symbols import EOS
 
 EXAMPLES, EXAMPLE_WORDS = 12, range(6, 13)
 """The number of example sentences, and their length in words if the set has such sentences."""
+
+POSITIONS = {"sinusoidal": "add", "rotary": None, "none": None}
+"""Kinds of positions that the page computes, and how each is merged with embeddings."""
 
 PROBE = "  Xﬁ№\u00a0 y "
 """A text that every rule of normalization but identity changes further than to "▁Xﬁ№\u00a0▁y"."""
@@ -89,14 +92,20 @@ def describe(model: Seq2Seq) -> dict[str, Any]:
         return {"family": rnn.family, "reverse_source": rnn.reverse_source}
 
     def lacks(transformer: Transformer) -> dict[str, bool]:
-        activation = transformer.config.activation
-        own = {f"activation but ReLU (model.activation={activation})": activation != "relu"}
-        return beyond_original(transformer.config) | own
+        own = transformer.config
+        positions = "positions but rotary, none and added sinusoids"
+        return {
+            f"{own.norm_kind} norm (model.norm_kind={own.norm_kind})": own.norm_kind != "layer",
+            f"{positions} (model.positions.kind={own.positions.kind})": POSITIONS.get(own.positions.kind, "")
+            != own.positions.merge,
+            f"activation but ReLU (model.activation={own.activation})": own.activation != "relu",
+        }
 
     config = require_transformer(model, "The page", lacks).config
     scores = {"self": config.self_attention.score, "cross": config.cross_attention.score}
     scaled = {kind: score == "scaled_dot" for kind, score in scores.items()}
-    return {"family": config.family, "num_heads": config.num_heads, "norm": config.norm, "scaled": scaled}
+    architecture = {"num_heads": config.num_heads, "norm": config.norm, "positions": config.positions.kind}
+    return {"family": config.family, **architecture, "scaled": scaled}
 
 
 def tokenizer_data(processor: spm.SentencePieceProcessor) -> dict[str, Any]:

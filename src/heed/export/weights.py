@@ -9,7 +9,6 @@ from heed.errors import HeedError
 from heed.layers.attention import PRODUCTS
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
-from heed.models.transformer_config import TransformerConfig
 
 
 def require_transformer(
@@ -35,15 +34,6 @@ def require_transformer(
     }
     refuse(engine, unsupported, otherwise=otherwise)
     return model
-
-
-def beyond_original(config: TransformerConfig) -> dict[str, bool]:
-    """Return parts that the original transformer (Vaswani et al. 2017) lacks, and whether a model has each."""
-    positions = (config.positions.kind, config.positions.merge)
-    return {
-        f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
-        f"positions but added sinusoids (model.positions.kind={positions[0]})": positions != ("sinusoidal", "add"),
-    }
 
 
 def refuse(engine: str, unsupported: Mapping[str, bool], *, otherwise: str = "") -> None:

@@ -26,6 +26,8 @@ Config: TypeAlias = Any
 
 PRESETS = ("experiment", "debug", "sweep")
 """Groups whose choices change options of all other groups."""
+LEADING = ("data", "model")
+"""Groups whose choices decide the defaults of others."""
 UNLISTED = ("hydra", "sweep", "logger", "resume", "match_to")
 """Options without effect on a run's results."""
 TYPICAL_PAIRS = 30_000
@@ -118,7 +120,7 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
     """Give the options that are ``auto`` the values of the nearest number of pairs in the table.
 
     Numbers are compared by their ratio. ``count_pairs`` is not called if no option of the table is ``auto``. A run that
-    is limited by steps or time needs no limit of epochs.
+    is limited by steps or time needs no limit of epochs. The warm-up is at most a tenth of ``trainer.max_steps``.
 
     Returns:
         What was chosen, under "Auto", for the lines before a run; nothing if no option is ``auto``.
@@ -134,9 +136,12 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
         return {}
     pairs = count_pairs()
     _, row = min((abs(math.log(size / max(pairs, 1))), row) for row, size in enumerate(table["pairs"]))
-    for name in names:
-        OmegaConf.update(cfg, name, options[name][row])
-    chosen = " ".join(f"{name}={format_value(options[name][row])}" for name in names)
+    values = {name: options[name][row] for name in names}
+    if limits.get("max_steps") and "schedule.warmup_steps" in values:
+        values["schedule.warmup_steps"] = min(values["schedule.warmup_steps"], limits.max_steps // 10)
+    for name, value in values.items():
+        OmegaConf.update(cfg, name, value)
+    chosen = " ".join(f"{name}={format_value(value)}" for name, value in values.items())
     return {"Auto": f"{chosen} (for {pairs:,} pairs)"}
 
 
@@ -150,23 +155,23 @@ def find_differences(cfg: Config) -> list[str]:
     defaults = {name: choice for group in listed if isinstance(group, dict) for name, choice in group.items()}
     followers = ("hydra/", "data_", "sweep/", "logger")  # choices that follow from others, and loggers
     chosen = {name: c for name, c in job.runtime.choices.items() if c and not name.startswith(followers)}
-    outer = {name: choice for name, choice in chosen.items() if "/" not in name and choice != defaults.get(name)}
+    leading = {name: chosen[name] for name in LEADING if name in chosen and chosen[name] != defaults[name]}
+    presets = {name: chosen[name] for name in PRESETS if name in chosen}
     # The user's presets may choose configs in folders of the user.
     folders = [f"'file://{source.path}'" for source in job.runtime.config_sources if source.schema == "file"]
-    words = [f"hydra.searchpath=[{','.join(folders)}]"]
-    words += [f"{name}={choice}" for name, choice in outer.items() if name not in PRESETS]
+    words = [f"hydra.searchpath=[{','.join(folders)}]", *(f"{name}={choice}" for name, choice in leading.items())]
     try:
         base = compose_with_hydra(words)
-        # Groups inside others, such as model/attention, have other defaults under other choices of the outer group.
-        usual = base.hydra.runtime.choices
-        inner = {name: choice for name, choice in chosen.items() if "/" in name and choice != usual.get(name)}
-        if inner:
-            base = compose_with_hydra([*words, *(f"{name}={choice}" for name, choice in inner.items())])
+        usual = {**base.hydra.runtime.choices, **leading, **presets}
+        others = {name: choice for name, choice in chosen.items() if choice != usual.get(name)}
+        if others:
+            base = compose_with_hydra([*words, *(f"{name}={choice}" for name, choice in others.items())])
     except HydraException:
         return list(job.overrides.task)  # the user has another primary config, or groups outside it
     plain: list[Any] = [OmegaConf.to_container(one, resolve=False) for one in (base, cfg)]
     before, after = ({**options, **dict.fromkeys(UNLISTED)} for options in plain)
-    choices = {name: outer[name] for name in (*PRESETS, *defaults, *outer) if name in outer} | inner
+    found = presets | leading | others
+    choices = {name: found[name] for name in (*PRESETS, *LEADING, *defaults, *found) if name in found}
     return [*(f"{name}={choice}" for name, choice in choices.items()), *_changed_options(before, after)]
 
 

@@ -17,9 +17,9 @@ from heed.data.datamodule import TranslationData
 from heed.evaluation.metrics import format_score
 from heed.report.run_page import REPORT
 from heed.runs.results import RESULTS, scores_by_split
-from heed.training.callbacks.progress import planned_steps
 from heed.training.memory import activation_bytes
 from heed.training.module import TranslationModule
+from heed.training.schedules import planned_steps
 
 
 def run_facts(

@@ -36,6 +36,7 @@ from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loss import cut_second_passes, translation_loss, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
 from heed.training.nonfinite import DivergedError, SkippedSteps, clip_gradients, step_if_finite
+from heed.training.schedules import Cosine, planned_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +204,8 @@ class TranslationModule(L.LightningModule):
     # ---- training
 
     def on_fit_start(self) -> None:
+        if isinstance(self.schedule, Cosine):
+            self.schedule = self.schedule.until(planned_steps(self.trainer, self.data))
         # On a CPU caches decide, and measurements vary: "auto" is a constant there.
         if self.data.planner.auto and self.device.type == "cuda":
             with self.trainer.precision_plugin.train_step_context():

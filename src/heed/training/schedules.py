@@ -1,8 +1,11 @@
 """Learning-rate schedules: functions from the optimizer step, counted from 0, to a factor on the peak learning rate."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import lightning as L
+
+from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, UnitInterval, validated
 
@@ -37,20 +40,45 @@ class Cosine:
 
     warmup_steps: AtLeast0
     total_steps: AtLeast1 | None
+    """None: not yet known, see `until`. The rate then stays at its peak."""
     floor: UnitInterval
 
     def __post_init__(self) -> None:
-        if self.total_steps is None:
-            raise HeedError("schedule=cosine needs the number of training steps: set trainer.max_steps.")
-        if self.total_steps <= self.warmup_steps:
+        if self.total_steps is not None and self.total_steps <= self.warmup_steps:
             raise HeedError(
                 f"schedule.total_steps={self.total_steps} (by default trainer.max_steps) must be greater than "
                 f"schedule.warmup_steps={self.warmup_steps}."
             )
 
+    def until(self, planned_steps: int | None) -> "Cosine":
+        """Return the schedule of a training with this many steps, unless ``total_steps`` is given.
+
+        Raises:
+            HeedError: if neither is known.
+        """
+        if self.total_steps is not None:
+            return self
+        if planned_steps is None:
+            raise HeedError(
+                "schedule=cosine needs the end of training: set trainer.max_steps or trainer.max_epochs, or choose "
+                "schedule=inverse_sqrt."
+            )
+        return replace(self, total_steps=max(planned_steps, self.warmup_steps + 1))
+
     def __call__(self, step: int) -> float:
-        assert self.total_steps is not None
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
-        progress = min(1.0, (step - self.warmup_steps) / (self.total_steps - self.warmup_steps))
+        decay_steps = (self.total_steps or math.inf) - self.warmup_steps
+        progress = min(1.0, (step - self.warmup_steps) / decay_steps)
         return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def planned_steps(trainer: L.Trainer, data: TranslationData) -> int | None:
+    """Return the smaller limit of ``max_steps`` and ``max_epochs`` in optimizer steps, or None without limits.
+
+    The number of steps in an epoch is an estimate.
+    """
+    limits = [trainer.max_steps] if trainer.max_steps > 0 else []
+    if trainer.max_epochs and trainer.max_epochs > 0:
+        limits.append(math.ceil(trainer.max_epochs * data.train_tgt_tokens / data.planner.batch_tokens))
+    return min(limits, default=None)

@@ -172,11 +172,22 @@ class Transformer {
     this.attentionLayers = { cross: decoder.length, encoder_self: encoder.length, decoder_self: decoder.length };
   }
 
-  /* √D · E[token] + PE(position), where PE(pos, 2i) = sin(pos / 10000^(2i/D)) and PE(pos, 2i + 1) = cos(same) (§3.4, 3.5) */
+  /* √D · E[token], plus PE(position) if positions are sinusoidal: PE(pos, 2i) = sin(pos / 10000^(2i/D)) and PE(pos, 2i + 1)
+     = cos(same) (§3.4, 3.5). */
   embed({ weight: { data, columns } }, token, position) {
-    return data.slice(token * columns, (token + 1) * columns).map((value, d) => {
+    const x = data.slice(token * columns, (token + 1) * columns).map(value => value * Math.sqrt(columns));
+    return this.positions !== "sinusoidal" ? x : x.map((value, d) => {
       const angle = position / 10_000 ** ((d - d % 2) / columns);
-      return value * Math.sqrt(columns) + (d % 2 ? Math.cos(angle) : Math.sin(angle));
+      return value + (d % 2 ? Math.cos(angle) : Math.sin(angle));
+    });
+  }
+
+  /* Rotate elements i and i + E/2 of each head by position / 10000^(2i/E) if positions are rotary (Su et al. 2021, eq. 34). */
+  rotate(x, position) {
+    const width = x.length / this.num_heads, half = width / 2;
+    return this.positions !== "rotary" || position === 0 ? x : x.map((value, d) => {
+      const i = d % half, isFirst = d % width < half, angle = position / 10_000 ** (2 * i / width);
+      return value * Math.cos(angle) + (isFirst ? -x[d + half] : x[d - half]) * Math.sin(angle);
     });
   }
 
@@ -190,16 +201,17 @@ class Transformer {
     return this.residual(block, x, h => linear(block.down_projection, relu(linear(block.up_projection, h))));
   }
 
-  /* The key and the value of a state, heads side by side. */
-  project(block, h) {
+  /* The key and the value of a state, heads side by side. In self-attention, keys have positions. */
+  project(block, h, position = 0) {
     const both = linear(block.key_value, h);
-    return { key: both.subarray(0, both.length / 2), value: both.subarray(both.length / 2) };
+    return { key: this.rotate(both.subarray(0, both.length / 2), position), value: both.subarray(both.length / 2) };
   }
 
   /* Multi-head attention of one query: softmax(q Kᵀ / √E) V for each head, then W^O (§3.2.2). Returns the output and each
-     head's weights. edit(head, weights) returns the weights to use. */
-  attend(block, scaled, h, memory, edit) {
-    const query = linear(block.query, h), width = query.length / this.num_heads, context = new Float32Array(query.length);
+     head's weights. edit(head, weights) returns the weights to use. In self-attention, the query has a position. */
+  attend(block, scaled, h, memory, edit, position = 0) {
+    const query = this.rotate(linear(block.query, h), position), width = query.length / this.num_heads;
+    const context = new Float32Array(query.length);
     const weights = range(this.num_heads).map(head => {
       const start = head * width, scores = new Float32Array(memory.length);
       memory.forEach(({ key }, s) => {
@@ -219,10 +231,10 @@ class Transformer {
     let x = ids.map((id, position) => this.embed(this.src_embedding ?? this.tgt_embedding, id, position));
     const weights = this.layers.encoder.map((layer, l) => {
       const block = layer.self_attention, normed = this.norm === "pre" ? x.map(each => layerNorm(block.norm, each)) : x;
-      const memory = normed.map(h => this.project(block, h)), rows = [];
+      const memory = normed.map((h, position) => this.project(block, h, position)), rows = [];
       x = x.map((each, query) => this.residual(block, each, h => {
         const { output, weights } = this.attend(block, this.scaled.self, h, memory,
-          (head, own) => edited(edits, "encoder_self", l, head, query, own));
+          (head, own) => edited(edits, "encoder_self", l, head, query, own), query);
         rows.push(weights);
         return output;
       }));
@@ -243,15 +255,15 @@ class Transformer {
     const query = state[0].past.length, weights = { cross: [], decoder_self: [] };
     let x = this.embed(this.tgt_embedding, token, query);
     const next = this.layers.decoder.map((layer, l) => {
-      const attend = (kind, block, scaled, h, memory) => {
-        const found = this.attend(block, scaled, h, memory, (head, own) => edited(edits, kind, l, head, query, own));
+      const attend = (kind, block, scaled, h, memory, position) => {
+        const found = this.attend(block, scaled, h, memory, (head, own) => edited(edits, kind, l, head, query, own), position);
         weights[kind].push(found.weights);
         return found.output;
       };
       let { past, memory } = state[l];
       x = this.residual(layer.self_attention, x, h => {
-        past = [...past, this.project(layer.self_attention, h)];
-        return attend("decoder_self", layer.self_attention, this.scaled.self, h, past);
+        past = [...past, this.project(layer.self_attention, h, query)];
+        return attend("decoder_self", layer.self_attention, this.scaled.self, h, past, query);
       });
       x = this.residual(layer.cross_attention, x, h => attend("cross", layer.cross_attention, this.scaled.cross, h, memory));
       x = this.feedForward(layer.feed_forward, x);

@@ -18,8 +18,8 @@ from heed.progress import print_line
 from heed.runs.checkpoints import METRICS
 from heed.runs.records import DIAGNOSES, keep_json_lines, read_csv, read_json_lines
 from heed.training.callbacks.metrics_logger import MetricsLogger
-from heed.training.callbacks.progress import planned_steps
 from heed.training.module import TranslationModule
+from heed.training.schedules import planned_steps
 
 SAMPLED_PAIRS = 4_000
 """Training pairs that are examined before the first step, in about a second."""
@@ -99,7 +99,7 @@ def known_facts(trainer: L.Trainer, module: TranslationModule, data: Translation
     return Facts(
         family=model.family,
         dropout=getattr(model, "dropout", 0.0),
-        adam="betas" in optimizer and "momentum" not in optimizer,  # Muon has both
+        usual_lr=(1e-2 if "momentum" in optimizer else 1e-3) if "betas" in optimizer else None,  # Muon has both
         fine_tuned=fine_tuned,
         pairs=len(data.train),
         chars=sum(report.chars for report in reports),

@@ -16,7 +16,8 @@ from heed.data.datamodule import StepShard
 from heed.progress import print_line, progress_bar
 from heed.runs.checkpoints import METRICS
 from heed.runs.records import SPEED, CSVRecords
-from heed.training.callbacks.progress import planned_steps, training_note, validation_line
+from heed.training.callbacks.progress import training_note, validation_line
+from heed.training.schedules import planned_steps
 
 
 class MetricsLogger(Callback):

@@ -1,6 +1,5 @@
 """Progress of training, validation and tests on the terminal or in a log file, see `heed.progress`."""
 
-import math
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -10,7 +9,6 @@ from lightning.pytorch.callbacks import Callback, Timer
 from tqdm import tqdm
 
 from heed.data.batch import Batch
-from heed.data.datamodule import TranslationData
 from heed.progress import progress_bar
 
 
@@ -71,14 +69,3 @@ def validation_line(step: int, scores: Mapping[str, float], *, epoch: int, train
         f"step {step:>6}  epoch {epoch}  valid: loss {scores['loss']:.3f}  BLEU {scores['bleu']:.2f}  "
         f"chrF {scores['chrf']:.2f}{aer}  after {tqdm.format_interval(train_seconds)}"
     )
-
-
-def planned_steps(trainer: L.Trainer, data: TranslationData) -> int | None:
-    """Return the smaller limit of ``max_steps`` and ``max_epochs`` in optimizer steps, or None without limits.
-
-    The number of steps in an epoch is an estimate.
-    """
-    limits = [trainer.max_steps] if trainer.max_steps > 0 else []
-    if trainer.max_epochs and trainer.max_epochs > 0:
-        limits.append(math.ceil(trainer.max_epochs * data.train_tgt_tokens / data.planner.batch_tokens))
-    return min(limits, default=None)
