@@ -19,7 +19,7 @@ ORDER = ("data", "tokenizer", "model", "module", "batching", "optimizer", "sched
 """The first groups of the page. All other groups follow, and then AUTOMATIC."""
 OWN_PAGE = ("experiment", "hydra")
 """Groups that other pages or Hydra describe."""
-AUTOMATIC = ("data_training", "data_model", "data_optimizer", "data_schedule")
+AUTOMATIC = ("data_training", "data_model", "data_optimizer", "data_positions", "data_schedule")
 """Groups whose files are chosen by the corpus, not by users."""
 KEY = re.compile(r"(?P<indent> *)(?P<key>[\w./=]+):(?: +(?P<value>.*?))?(?: +# (?P<comment>.*))?$")
 """A line of a file that sets an option."""

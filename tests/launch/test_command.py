@@ -94,6 +94,7 @@ def test_a_dry_run_prints_sizes_and_leaves_nothing(
     parts = [int(part.split()[1].replace(",", "")) for part in lines["Parts"].split(", ")]
     assert sum(parts) == total
     assert "about 2 steps" in lines["Training"]
+    assert lines["Learning"].strip() == "Muon with the peak rate 0.01, Cosine"
     needed, activations = (float(number) for number in re.findall(r"([\d.]+) (?:MB|for)", lines["Memory"]))
     assert 0 <= activations <= needed
 

@@ -25,13 +25,13 @@ from heed.training.schedules import planned_steps
 def run_facts(
     trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, differences: Sequence[str]
 ) -> dict[str, str]:
-    """Return what is about to be trained: data, model, device, steps, options that differ from the defaults."""
+    """Return what is about to be trained: data, model, device, steps, optimizer, and options that differ."""
     corpus, tokenizer, model, planner = data.corpus, module.tokenizer, module.model, data.planner
     counts = {"train": len(data.train)} | {name: len(text) for name, text in data.texts.items()}
     directions = ", ".join(" → ".join(direction) for direction in corpus.directions)
     sizes = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
-    steps = planned_steps(trainer, data)
+    steps, optimizer = planned_steps(trainer, data), module.configure_optimizers()
     limit = f"about {steps:,} steps" if steps else "no limit of steps"
     facts = {
         "Data": f"{corpus.name}, {directions}; pairs: {sizes}; {subwords} subwords",
@@ -39,6 +39,8 @@ def run_facts(
         f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
         "Training": f"{limit}, {data.train_tgt_tokens / planner.batch_tokens:,.0f} per epoch, "
         f"{planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
+        "Learning": f"{type(optimizer).__name__} with the peak rate {optimizer.param_groups[0]['lr']:g}, "
+        f"{type(module.schedule).__name__}",
         "Options": " ".join(differences) or "the defaults",
     }
     return facts | ({"Devices": advice} if (advice := idle_devices(trainer.world_size, data)) else {})
