@@ -117,8 +117,8 @@ SETTINGS = [
      ["trainer.precision=32"]),
     (["+trainer.max_stepps=3"], "max_stepps", ["+trainer.min_steps=3"]),
     # Each option is right, but not together.
-    (["schedule=cosine", "schedule.warmup_steps=9", "trainer.max_steps=9"], "schedule.total_steps=9",
-     ["schedule=cosine", "schedule.warmup_steps=9", "trainer.max_steps=10"]),
+    (["schedule=cosine", "schedule.warmup_steps=9", "schedule.total_steps=9"], "schedule.total_steps=9",
+     ["schedule=cosine", "schedule.warmup_steps=9", "schedule.total_steps=10"]),
     (["weights=ema"], "set callbacks.ema.decay", ["weights=ema", "callbacks.ema.decay=0.9"]),
     (["model.num_heads=3"], "model.d_model=128 must be a multiple of", ["model.num_heads=2"]),
     (["experiment=multi30k_quik"], "(did you mean experiment=multi30k_quick", ["experiment=multi30k_quick"]),

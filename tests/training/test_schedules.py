@@ -33,7 +33,7 @@ def test_cosine_is_halfway_in_the_middle_and_then_stays_at_its_floor() -> None:
 
 
 def test_cosine_needs_more_steps_than_its_warm_up() -> None:
-    with pytest.raises(HeedError, match=r"trainer\.max_steps"):
+    with pytest.raises(HeedError, match=r"schedule\.total_steps=10 must be greater"):
         Cosine(warmup_steps=10, total_steps=10, floor=0.0)
 
 

@@ -46,8 +46,8 @@ class Cosine:
     def __post_init__(self) -> None:
         if self.total_steps is not None and self.total_steps <= self.warmup_steps:
             raise HeedError(
-                f"schedule.total_steps={self.total_steps} (by default trainer.max_steps) must be greater than "
-                f"schedule.warmup_steps={self.warmup_steps}."
+                f"schedule.total_steps={self.total_steps} must be greater than schedule.warmup_steps="
+                f"{self.warmup_steps}."
             )
 
     def until(self, planned_steps: int | None) -> "Cosine":
