@@ -61,11 +61,6 @@ def test_a_limit_of_steps_or_time_replaces_that_of_epochs(limit: str) -> None:
     assert settled(600, limit, "trainer.max_epochs=3").trainer.max_epochs == 3
 
 
-def test_the_warm_up_is_a_tenth_of_the_steps_at_most() -> None:
-    assert settled(600, "trainer.max_steps=50").schedule.warmup_steps == 5
-    assert settled(600, "trainer.max_steps=50", "schedule.warmup_steps=40").schedule.warmup_steps == 40
-
-
 def test_a_model_of_the_user_gets_no_values_of_a_family() -> None:
     cfg = compose([*FILES, "model._target_=builtins.dict"])
     assert settle_auto(cfg, lambda: pytest.fail("counted")) == {}

@@ -120,7 +120,7 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
     """Give the options that are ``auto`` the values of the nearest number of pairs in the table.
 
     Numbers are compared by their ratio. ``count_pairs`` is not called if no option of the table is ``auto``. A run that
-    is limited by steps or time needs no limit of epochs. The warm-up is at most a tenth of ``trainer.max_steps``.
+    is limited by steps or time needs no limit of epochs.
 
     Returns:
         What was chosen, under "Auto", for the lines before a run; nothing if no option is ``auto``.
@@ -137,8 +137,6 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
     pairs = count_pairs()
     _, row = min((abs(math.log(size / max(pairs, 1))), row) for row, size in enumerate(table["pairs"]))
     values = {name: options[name][row] for name in names}
-    if limits.get("max_steps") and "schedule.warmup_steps" in values:
-        values["schedule.warmup_steps"] = min(values["schedule.warmup_steps"], limits.max_steps // 10)
     for name, value in values.items():
         OmegaConf.update(cfg, name, value)
     chosen = " ".join(f"{name}={format_value(value)}" for name, value in values.items())
