@@ -72,6 +72,14 @@ def test_each_rule_speaks_alone(name: str) -> None:
     assert "{" not in said[name]
 
 
+@pytest.mark.parametrize(("usual", "rate", "said"), [(1e-2, 0.05, set()), (1e-2, 0.1, {"high_learning_rate"}),
+                                                     (1e-2, 5e-4, {"low_learning_rate"}),
+                                                     (None, 0.0, set()), (None, 1e3, set())])  # fmt: skip
+def test_rates_are_judged_by_what_suits_the_optimizer(usual: float | None, rate: float, said: set[str]) -> None:
+    stuck = replace(GOOD, **{**TRAINED, **STUCK, "usual_lr": usual, "peak_lr": rate})
+    assert set(diagnose(stuck)) == said
+
+
 def test_faults_of_a_part_of_the_text_are_said_and_those_of_single_pairs_are_not() -> None:
     said = diagnose(replace(GOOD, faults=[Fault("swapped", 0.25, [1, 2]), Fault("encoding", 0.001, [7])]))
     assert said == {"swapped": "In at least 25.0% of the training pairs the languages are swapped: swap them back."}

@@ -122,10 +122,10 @@ BEFORE_TRAINING: Mapping[str, Callable[[Facts], bool]] = {
 """The rules for what is known before the first step, by the name of the diagnosis."""
 
 AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {
-    "high_learning_rate": lambda run: _is_stuck(run) and run.peak_lr >= 10 * (run.usual_lr or inf)
+    "high_learning_rate": lambda run: _is_stuck(run) and run.usual_lr is not None and run.peak_lr >= 10 * run.usual_lr
     and run.nll <= run.lowest_nll + 0.7,
     "rising_loss": lambda run: run.dropout < 0.6 and run.nll > run.lowest_nll + 0.7,
-    "low_learning_rate": lambda run: _is_stuck(run) and run.peak_lr <= (run.usual_lr or 0) / 20,
+    "low_learning_rate": lambda run: _is_stuck(run) and run.usual_lr is not None and run.peak_lr <= run.usual_lr / 20,
     "no_warm_up": lambda run: _is_stuck(run) and run.warmup_steps < 50 and run.family == "transformer"
     and 5e-5 < run.peak_lr < 0.01,
     "memorised": lambda run: run.nll < 0.5 * run.loss and run.loss > 1.1 * run.best_loss

@@ -136,10 +136,9 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
         return {}
     pairs = count_pairs()
     _, row = min((abs(math.log(size / max(pairs, 1))), row) for row, size in enumerate(table["pairs"]))
-    values = {name: options[name][row] for name in names}
-    for name, value in values.items():
-        OmegaConf.update(cfg, name, value)
-    chosen = " ".join(f"{name}={format_value(value)}" for name, value in values.items())
+    for name in names:
+        OmegaConf.update(cfg, name, options[name][row])
+    chosen = " ".join(f"{name}={format_value(options[name][row])}" for name in names)
     return {"Auto": f"{chosen} (for {pairs:,} pairs)"}
 
 

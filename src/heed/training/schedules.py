@@ -50,20 +50,20 @@ class Cosine:
                 f"{self.warmup_steps}."
             )
 
-    def until(self, planned_steps: int | None) -> "Cosine":
-        """Return the schedule of a training with this many steps, unless ``total_steps`` is given.
+    def until(self, steps: int | None) -> "Cosine":
+        """Return the schedule that ends after this many steps, or this one if ``total_steps`` is given.
 
         Raises:
             HeedError: if neither is known.
         """
         if self.total_steps is not None:
             return self
-        if planned_steps is None:
+        if steps is None:
             raise HeedError(
                 "schedule=cosine needs the end of training: set trainer.max_steps or trainer.max_epochs, or choose "
                 "schedule=inverse_sqrt."
             )
-        return replace(self, total_steps=max(planned_steps, self.warmup_steps + 1))
+        return replace(self, total_steps=max(steps, self.warmup_steps + 1))
 
     def __call__(self, step: int) -> float:
         if step < self.warmup_steps:
