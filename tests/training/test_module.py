@@ -4,18 +4,24 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import lightning as L
 import pytest
 import sentencepiece as spm
 import torch
 import torch.nn.functional as F
 
 from heed.data.batch import Batch
+from heed.data.corpus import Corpus, EvaluationSet
+from heed.data.datamodule import TranslationData
+from heed.data.steps import Planner
 from heed.data.text import ParallelText
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.scores import MetricScore
 from heed.kernels import Consistency
@@ -23,7 +29,8 @@ from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.loss import cut_second_passes, translation_loss
 from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
-from heed.training.schedules import Constant
+from heed.training.schedules import Constant, Cosine
+from tests.data.corpora import numbered_dogs, only_text, train_tokenizer, training_text
 
 FAMILIES = ["transformer", "rnn"]
 
@@ -101,6 +108,25 @@ def test_every_parameter_is_in_the_group_of_its_kind(
     assert by_kind["embedding"]
     assert len(by_kind["matrix"]) > 5
     assert {group["kind"]: group["weight_decay"] for group in groups}["vector"] == 0
+
+
+def test_a_cosine_ends_with_each_training(
+    tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    pairs = numbered_dogs(4)
+    valid = {"valid": EvaluationSet(ParallelText(["a dog"], ["ein Hund"]), Direction("en", "de"))}
+    text = only_text(training_text(pairs, tmp_path))
+    corpus = Corpus(name="dogs", train=text, valid=valid, tests={}, max_eval_tokens=None, has_tags=False)
+    planner = Planner(batch_tokens=50, device_tokens=50, pool=4, seed=1)
+    data = TranslationData(corpus, train_tokenizer(pairs, tmp_path), planner, bpe_dropout=0.0, with_tests=False)
+    module = build_module(tiny_model("transformer"), tokenizer)
+    module.schedule = Cosine(warmup_steps=0, total_steps=None, floor=0.0)
+    for steps in (10, 20):
+        module.trainer = L.Trainer(accelerator="cpu", barebones=True, max_steps=steps)
+        module.trainer.datamodule = data
+        module.on_fit_start()
+        assert module.lr_factor(steps // 2) == pytest.approx(0.5)
+        assert module.lr_factor(steps) == 0
 
 
 # ---- loss

@@ -153,6 +153,7 @@ class TranslationModule(L.LightningModule):
         self.tokenizer = tokenizer
         self.make_optimizer = optimizer
         self.schedule = schedule
+        self.lr_factor = schedule
         self.search = search.with_text(tokenizer.decode_tgt)
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
         self.seed = seed
@@ -204,8 +205,8 @@ class TranslationModule(L.LightningModule):
     # ---- training
 
     def on_fit_start(self) -> None:
-        if isinstance(self.schedule, Cosine):
-            self.schedule = self.schedule.until(planned_steps(self.trainer, self.data))
+        if isinstance(self.schedule, Cosine):  # its end can be that of this training
+            self.lr_factor = self.schedule.until(planned_steps(self.trainer, self.data))
         # On a CPU caches decide, and measurements vary: "auto" is a constant there.
         if self.data.planner.auto and self.device.type == "cuda":
             with self.trainer.precision_plugin.train_step_context():
@@ -233,7 +234,7 @@ class TranslationModule(L.LightningModule):
         finite = norm.detach().isfinite()
         self.skipped.count(finite)
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"] * self.schedule(self.global_step)
+            group["lr"] = group["initial_lr"] * self.lr_factor(self.global_step)
         step_if_finite(optimizer, raw_optimizer, finite, uses_grad_scaler=scaler is not None)
         self.data.cursor = (shard.epoch, shard.step + 1)
         tokens = torch.full_like(loss_sum, shard.tgt_tokens / self.trainer.world_size)
