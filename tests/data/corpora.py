@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
@@ -26,6 +25,7 @@ from heed.data.tokenizer_training import TokenizerTrainer
 from heed.data.training_texts import TrainingTexts
 from heed.directions import Direction
 from heed.errors import HeedError
+from heed.launch.compose import compose_with_hydra
 
 ROOT = Path(__file__).parents[2]
 
@@ -164,9 +164,8 @@ def write_corpus(folder: Path) -> None:
 
 def compose_data(name: str, *overrides: str) -> Any:
     """Build the corpus of conf/data/NAME.yaml as the command line does."""
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        cfg = compose("train", overrides=[f"data={name}", "cache_dir=nowhere", *overrides])
-        return instantiate(cfg.data, _convert_="all")
+    cfg = compose_with_hydra([f"data={name}", "cache_dir=nowhere", *overrides])
+    return instantiate(cfg.data, _convert_="all")
 
 
 def load_files(folder: Path, **changes: str) -> Corpus:
