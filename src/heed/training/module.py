@@ -153,7 +153,7 @@ class TranslationModule(L.LightningModule):
         self.tokenizer = tokenizer
         self.make_optimizer = optimizer
         self.schedule = schedule
-        self.lr_factor = schedule
+        self.lr_factor = schedule  # of the current training
         self.search = search.with_text(tokenizer.decode_tgt)
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
         self.seed = seed
