@@ -45,7 +45,7 @@ def test_a_value_of_the_user_and_of_a_preset_stays() -> None:
     assert cfg.schedule.warmup_steps == 7
     assert cfg.model.dropout == 0.3  # of transformer_tiny
     assert "(for 600 pairs)" in facts["Auto"]
-    assert "batching.batch_tokens=200" in facts["Auto"]
+    assert "batching.batch_tokens=400" in facts["Auto"]
     assert not {"warmup_steps", "model."} & set(facts["Auto"].replace("=", " ").split())
 
 
