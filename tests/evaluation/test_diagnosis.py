@@ -90,6 +90,12 @@ def test_a_known_cause_is_not_said_again_as_a_symptom() -> None:
     assert diagnose(facts) == {}
 
 
+def test_translations_that_still_improve_may_be_short() -> None:
+    short = {"symptoms": {**NO_SYMPTOMS, "empty": 0.1, "too short": 0.3}, "bleu": 1.3}
+    assert set(diagnose(replace(GOOD, **{**TRAINED, **short, "bleu_earlier": 0.8}))) == {"ended_early"}
+    assert set(diagnose(replace(GOOD, **{**TRAINED, **short, "bleu_earlier": 1.2}))) == {"short_translations"}
+
+
 def test_sentences_use_known_facts_and_belong_to_rules() -> None:
     names = {field.name for field in fields(Facts)}
     for name in (*BEFORE_TRAINING, *AT_VALIDATION):

@@ -85,6 +85,11 @@ def _is_late(run: Facts) -> bool:
     return run.ends or run.step >= max(min(run.planned_steps / 2, 5_000), 2 * run.warmup_steps, 500)
 
 
+def _improves(run: Facts) -> bool:
+    """Return whether the model is the best so far, and BLEU has risen by a fifth in the last quarter of the steps."""
+    return run.step == run.best_step and run.bleu > 1.2 * run.bleu_earlier
+
+
 def _is_stuck(run: Facts) -> bool:
     """Return whether the training loss is that of a model that ignores all context, 200 steps after the warm-up."""
     return run.step >= run.warmup_steps + 200 and run.dropout < 0.6 and inf > run.nll > run.unigram_nll - 0.3
@@ -130,16 +135,15 @@ AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {
     and 5e-5 < run.peak_lr < 0.01,
     "memorised": lambda run: run.nll < 0.5 * run.loss and run.loss > 1.1 * run.best_loss
     and run.bleu < 1.02 * run.bleu_before,
-    "ended_early": lambda run: run.ends and run.step == run.best_step and run.bleu > max(1, 1.2 * run.bleu_earlier)
-    and not _is_explained(run),
+    "ended_early": lambda run: run.ends and _improves(run) and run.bleu > 1 and not _is_explained(run),
     "few_pairs": lambda run: _ignores_source(run) and run.pairs < 5_000 and not run.fine_tuned,
     "does_not_translate": lambda run: _ignores_source(run) and (run.pairs >= 5_000 or run.fine_tuned),
     "source_language": lambda run: _is_late(run) and not _is_explained(run)
     and max(run.symptoms["source language"], run.symptoms["copied source"]) > 0.1,
     "short_translations": lambda run: _is_late(run) and not _is_explained(run) and not _is_stuck(run)
-    and run.short >= 0.3 and (run.bleu >= 1 or run.step > run.best_step),
-    "undertrained": lambda run: run.ends and run.step == run.best_step and not _is_stuck(run) and not _is_explained(run)
-    and run.bleu <= 1.2 * run.bleu_earlier and (run.symptoms["repeats"] > 0.2 or run.bleu < 1),
+    and not _improves(run) and run.short >= 0.3 and (run.bleu >= 1 or run.step > run.best_step),
+    "undertrained": lambda run: run.ends and run.step == run.best_step and not _improves(run) and not _is_stuck(run)
+    and not _is_explained(run) and (run.symptoms["repeats"] > 0.2 or run.bleu < 1),
     "padding": lambda run: run.padding > 0.5,
     "skipped_steps": lambda run: run.skipped > max(20, 0.1 * run.step),
 }  # fmt: skip
