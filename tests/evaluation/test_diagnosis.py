@@ -90,6 +90,11 @@ def test_a_known_cause_is_not_said_again_as_a_symptom() -> None:
     assert diagnose(facts) == {}
 
 
+def test_what_a_stuck_model_writes_is_no_sign_of_bad_text() -> None:
+    stuck = {**TRAINED, **STUCK, "ends": True, "symptoms": {**NO_SYMPTOMS, "copied source": 0.4, "too short": 0.5}}
+    assert set(diagnose(replace(GOOD, **stuck))) == set()
+
+
 def test_translations_that_still_improve_may_be_short() -> None:
     short = {"symptoms": {**NO_SYMPTOMS, "empty": 0.1, "too short": 0.3}, "bleu": 1.3}
     assert set(diagnose(replace(GOOD, **{**TRAINED, **short, "bleu_earlier": 0.8}))) == {"ended_early"}

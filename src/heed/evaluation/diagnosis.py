@@ -131,14 +131,14 @@ AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {
     and run.nll <= run.lowest_nll + 0.7,
     "rising_loss": lambda run: run.dropout < 0.6 and run.nll > run.lowest_nll + 0.7,
     "low_learning_rate": lambda run: _is_stuck(run) and run.usual_lr is not None and run.peak_lr <= run.usual_lr / 20,
-    "no_warm_up": lambda run: _is_stuck(run) and run.warmup_steps < 50 and run.family == "transformer"
+    "no_warm_up": lambda run: _is_stuck(run) and run.warmup_steps < 10 and run.family == "transformer"
     and 5e-5 < run.peak_lr < 0.01,
     "memorised": lambda run: run.nll < 0.5 * run.loss and run.loss > 1.1 * run.best_loss
     and run.bleu < 1.02 * run.bleu_before,
     "ended_early": lambda run: run.ends and _improves(run) and run.bleu > 1 and not _is_explained(run),
     "few_pairs": lambda run: _ignores_source(run) and run.pairs < 5_000 and not run.fine_tuned,
     "does_not_translate": lambda run: _ignores_source(run) and (run.pairs >= 5_000 or run.fine_tuned),
-    "source_language": lambda run: _is_late(run) and not _is_explained(run)
+    "source_language": lambda run: _is_late(run) and not _is_explained(run) and not _is_stuck(run)
     and max(run.symptoms["source language"], run.symptoms["copied source"]) > 0.1,
     "short_translations": lambda run: _is_late(run) and not _is_explained(run) and not _is_stuck(run)
     and not _improves(run) and run.short >= 0.3 and (run.bleu >= 1 or run.step > run.best_step),
