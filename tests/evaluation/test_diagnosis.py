@@ -17,7 +17,8 @@ GOOD = Facts(
     faults=[Fault("untranslated", 0.001, [3])],
 )  # fmt: skip
 TRAINED = {
-    "step": 6_000, "nll": 2.0, "lowest_nll": 2.0, "peak_lr": 1e-3, "loss": 1.9, "best_loss": 1.9, "best_step": 6_000,
+    "step": 6_000, "nll": 2.0, "lowest_nll": 2.0, "peak_lr": 1e-3, "loss": 1.9, "best_loss": 1.9, "loss_earlier": 1.91,
+    "best_step": 6_000,
     "bleu": 30.0, "bleu_before": 29.5, "bleu_earlier": 29.0, "symptoms": NO_SYMPTOMS, "padding": 0.05, "ends": True,
 }  # fmt: skip
 STUCK = {"step": 900, "nll": 6.4, "lowest_nll": 6.3, "loss": 6.6, "best_loss": 6.6, "best_step": 900, "bleu": 0.0,
@@ -99,6 +100,7 @@ def test_translations_that_still_improve_may_be_short() -> None:
     short = {"symptoms": {**NO_SYMPTOMS, "empty": 0.1, "too short": 0.3}, "bleu": 1.3}
     assert set(diagnose(replace(GOOD, **{**TRAINED, **short, "bleu_earlier": 0.8}))) == {"ended_early"}
     assert set(diagnose(replace(GOOD, **{**TRAINED, **short, "bleu_earlier": 1.2}))) == {"short_translations"}
+    assert set(diagnose(replace(GOOD, **{**TRAINED, **short, "bleu_earlier": 1.2, "loss_earlier": 2.1}))) == set()
 
 
 def test_sentences_use_known_facts_and_belong_to_rules() -> None:

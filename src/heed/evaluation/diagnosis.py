@@ -47,10 +47,11 @@ class Facts:
     peak_lr: float = 0.0  # up to now
     loss: float = inf  # validation loss
     best_loss: float = inf
+    loss_earlier: float = inf  # validation loss after three quarters of the steps, if validations are frequent enough
     best_step: int = 0  # of the validation with the lowest loss
     bleu: float = 0.0
     bleu_before: float = 0.0  # best BLEU of earlier validations
-    bleu_earlier: float = inf  # BLEU after three quarters of the steps, if validations are frequent enough
+    bleu_earlier: float = inf  # BLEU, likewise
     symptoms: Mapping[str, float] = field(default_factory=dict)  # see `symptom_shares`
     padding: float = 0.0  # fraction of all token positions
     skipped: int = 0  # steps without a finite loss and gradient
@@ -88,6 +89,11 @@ def _is_late(run: Facts) -> bool:
 def _improves(run: Facts) -> bool:
     """Return whether the model is the best so far, and BLEU has risen by a fifth in the last quarter of the steps."""
     return run.step == run.best_step and run.bleu > 1.2 * run.bleu_earlier
+
+
+def _still_learns(run: Facts) -> bool:
+    """Return whether BLEU rises, or the validation loss has fallen by 3 % in the last quarter of the steps."""
+    return _improves(run) or (run.step == run.best_step and run.loss < 0.97 * run.loss_earlier)
 
 
 def _is_stuck(run: Facts) -> bool:
@@ -141,7 +147,7 @@ AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {
     "source_language": lambda run: _is_late(run) and not _is_explained(run) and not _is_stuck(run)
     and max(run.symptoms["source language"], run.symptoms["copied source"]) > 0.1,
     "short_translations": lambda run: _is_late(run) and not _is_explained(run) and not _is_stuck(run)
-    and not _improves(run) and run.short >= 0.3 and (run.bleu >= 1 or run.step > run.best_step),
+    and not _still_learns(run) and run.short >= 0.3 and (run.bleu >= 1 or run.step > run.best_step),
     "undertrained": lambda run: run.ends and run.step == run.best_step and not _improves(run) and not _is_stuck(run)
     and not _is_explained(run) and (run.symptoms["repeats"] > 0.2 or run.bleu < 1),
     "padding": lambda run: run.padding > 0.5,

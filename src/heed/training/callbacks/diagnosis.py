@@ -59,6 +59,7 @@ class Diagnosis(Callback):
             step=trainer.global_step,
             loss=float(last["valid_loss"]),
             best_loss=float(best["valid_loss"]),
+            loss_earlier=float(earlier[-1]["valid_loss"]) if len(earlier) > 2 else math.inf,
             best_step=int(best["step"]),
             bleu=float(last["valid_bleu"]),
             bleu_before=max((float(row["valid_bleu"]) for row in before), default=0.0),
