@@ -29,7 +29,7 @@ from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.loss import cut_second_passes, translation_loss
 from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
-from heed.training.schedules import Constant, Cosine
+from heed.training.schedules import Constant, Cosine, CosineInTime
 from tests.data.corpora import numbered_dogs, only_text, train_tokenizer, training_text
 
 FAMILIES = ["transformer", "rnn"]
@@ -127,6 +127,14 @@ def test_a_cosine_ends_with_each_training(
         module.on_fit_start()
         assert module.lr_factor(steps // 2) == pytest.approx(0.5)
         assert module.lr_factor(steps) == 0
+    module.trainer = L.Trainer(accelerator="cpu", logger=False, max_epochs=-1, max_time="00:00:00:50")
+    module.trainer.datamodule = data
+    module.on_fit_start()
+    assert isinstance(module.lr_factor, CosineInTime)
+    module.trainer = L.Trainer(accelerator="cpu", logger=False, max_epochs=-1)
+    module.trainer.datamodule = data
+    with pytest.raises(HeedError, match="needs the end of training"):
+        module.on_fit_start()
 
 
 # ---- loss

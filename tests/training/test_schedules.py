@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
+import lightning as L
 import pytest
+from lightning.pytorch.callbacks import Timer
+from lightning.pytorch.trainer.states import RunningStage
 
 from heed.errors import HeedError
-from heed.training.schedules import Constant, Cosine, InverseSquareRoot
+from heed.training.schedules import Constant, Cosine, CosineInTime, InverseSquareRoot
 
 
 @pytest.mark.parametrize(
@@ -44,3 +48,13 @@ def test_cosine_ends_with_the_training() -> None:
     assert schedule.until(5)(9) == 1  # all warm-up
     with pytest.raises(HeedError, match="schedule=cosine needs the end of training"):
         schedule.until(None)
+
+
+def test_cosine_in_time_falls_with_the_time_and_warms_up_by_steps() -> None:
+    timer, cosine = Timer(timedelta(seconds=100)), Cosine(warmup_steps=10, total_steps=None, floor=0.2)
+    trainer = L.Trainer(accelerator="cpu", barebones=True)
+    schedule = CosineInTime(cosine=cosine, timer=timer, strategy=trainer.strategy)
+    points = [(0, 0, 0.1), (0, 9, 1), (50, 4, 0.5 * 0.6), (50, 99, 0.6), (100, 99, 0.2), (130, 99, 0.2)]
+    for seconds, step, factor in points:
+        timer.load_state_dict({"time_elapsed": {RunningStage.TRAINING: seconds}})
+        assert schedule(step) == pytest.approx(factor)

@@ -36,7 +36,7 @@ from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loss import cut_second_passes, translation_loss, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
 from heed.training.nonfinite import DivergedError, SkippedSteps, clip_gradients, step_if_finite
-from heed.training.schedules import Cosine, planned_steps
+from heed.training.schedules import Cosine, until_end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +206,7 @@ class TranslationModule(L.LightningModule):
 
     def on_fit_start(self) -> None:
         if isinstance(self.schedule, Cosine):  # its end can be that of this training
-            self.lr_factor = self.schedule.until(planned_steps(self.trainer, self.data))
+            self.lr_factor = until_end(self.schedule, self.trainer, self.data)
         # On a CPU caches decide, and measurements vary: "auto" is a constant there.
         if self.data.planner.auto and self.device.type == "cuda":
             with self.trainer.precision_plugin.train_step_context():

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, replace
 
 import lightning as L
+from lightning.pytorch.callbacks import Timer
+from lightning.pytorch.strategies import Strategy
 
 from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
@@ -60,8 +62,8 @@ class Cosine:
             return self
         if steps is None:
             raise HeedError(
-                "schedule=cosine needs the end of training: set trainer.max_steps or trainer.max_epochs, or choose "
-                "schedule=inverse_sqrt."
+                "schedule=cosine needs the end of training: set trainer.max_steps, trainer.max_epochs or "
+                "trainer.max_time, or choose schedule=inverse_sqrt."
             )
         return replace(self, total_steps=max(steps, self.warmup_steps + 1))
 
@@ -69,8 +71,39 @@ class Cosine:
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
         decay_steps = (self.total_steps or math.inf) - self.warmup_steps
-        progress = min(1.0, (step - self.warmup_steps) / decay_steps)
-        return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * progress))
+        return self.decayed((step - self.warmup_steps) / decay_steps)
+
+    def decayed(self, progress: float) -> float:
+        """Return the factor after this fraction of the decay, or its end."""
+        return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosineInTime:
+    """A cosine over the time of a training that only ``trainer.max_time`` ends. The warm-up multiplies it."""
+
+    cosine: Cosine
+    timer: Timer
+    strategy: Strategy
+
+    def __call__(self, step: int) -> float:
+        used, left = self.timer.time_elapsed(), self.timer.time_remaining() or 0.0
+        # Clocks differ, and processes with different rates would train different models.
+        progress = self.strategy.broadcast(used / (used + left) if left > 0 else 1.0)
+        return min(1.0, (step + 1) / max(1, self.cosine.warmup_steps)) * self.cosine.decayed(progress)
+
+
+def until_end(cosine: Cosine, trainer: L.Trainer, data: TranslationData) -> Cosine | CosineInTime:
+    """Return the schedule that ends with the training, by ``trainer.max_time`` if that is its only limit.
+
+    Raises:
+        HeedError: if the training has no end, and ``total_steps`` is not given.
+    """
+    steps = planned_steps(trainer, data)
+    timer = next((callback for callback in trainer.callbacks if isinstance(callback, Timer)), None)
+    if timer is not None and steps is None and cosine.total_steps is None:
+        return CosineInTime(cosine=cosine, timer=timer, strategy=trainer.strategy)
+    return cosine.until(steps)
 
 
 def planned_steps(trainer: L.Trainer, data: TranslationData) -> int | None:

@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[3]
 Run = Callable[..., Path]
 
 TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_epochs=null",
-        "trainer.validate_every=100000", "callbacks.attention_maps=null", "search=greedy", "weights=last",
-        "logger=none", "batching.batch_tokens=40", "optimizer.lr=0.01"]  # fmt: skip
+        "schedule=inverse_sqrt", "trainer.validate_every=100000", "callbacks.attention_maps=null", "search=greedy",
+        "weights=last", "logger=none", "batching.batch_tokens=40", "optimizer.lr=0.01"]  # fmt: skip
 
 
 @pytest.fixture
