@@ -18,8 +18,8 @@ GOOD = Facts(
 )  # fmt: skip
 TRAINED = {
     "step": 6_000, "nll": 2.0, "lowest_nll": 2.0, "peak_lr": 1e-3, "loss": 1.9, "best_loss": 1.9, "loss_earlier": 1.91,
-    "best_step": 6_000,
-    "bleu": 30.0, "bleu_before": 29.5, "bleu_earlier": 29.0, "symptoms": NO_SYMPTOMS, "padding": 0.05, "ends": True,
+    "best_step": 6_000, "bleu": 30.0, "bleu_before": 29.5, "bleu_earlier": 29.0, "symptoms": NO_SYMPTOMS,
+    "padding": 0.05, "ends": True,
 }  # fmt: skip
 STUCK = {"step": 900, "nll": 6.4, "lowest_nll": 6.3, "loss": 6.6, "best_loss": 6.6, "best_step": 900, "bleu": 0.0,
          "bleu_before": 0.0, "bleu_earlier": 0.0, "ends": False}  # fmt: skip

@@ -92,7 +92,7 @@ def _improves(run: Facts) -> bool:
 
 
 def _still_learns(run: Facts) -> bool:
-    """Return whether BLEU rises, or the validation loss has fallen by 3 % in the last quarter of the steps."""
+    """Return whether BLEU rises, or the validation loss has fallen by 3 % in the last quarter, or may have."""
     return _improves(run) or (run.step == run.best_step and run.loss < 0.97 * run.loss_earlier)
 
 
