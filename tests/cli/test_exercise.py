@@ -73,7 +73,7 @@ def test_list_and_check_all(heed: Heed) -> None:
     assert {" ".join(line.split()) for line in lines} >= {
         "attend failed Scaled dot-product attention Vaswani et al. 2017, eq. 1",
         "lstm_cell passed LSTM cell Hochreiter & Schmidhuber 1997; Gers et al. 2000",
-        "luong_general not started General score Luong et al. 2015, eq. 8",
+        "luong_general not started General score Luong et al. 2015, §3.1",
     }
     assert heed("exercise", "list", "lstm_cell")[1].splitlines() == [
         "exercise   state   what it teaches  source",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,10 +13,12 @@ from torch.testing import assert_close
 from heed import kernels
 from heed.decoding.fused import FusedTransformer, for_search
 from heed.layers.feedforward import ACTIVATIONS
+from heed.models import build_model
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import DecoderState, Seq2Seq
 from heed.models.transformer import DecoderLayer, Transformer
 from heed.symbols import BOS, EOS
+from tests.conftest import TRANSFORMER
 
 SRC = torch.tensor([[5, 6, 7, EOS], [9, EOS, 0, 0], [8, 8, EOS, 0]])
 STEPS = ([4, 7, 5, 5, 9, 6], [6, 6, 6, 9, 4, 5], [9, 8, 7, 6, 5, 4])
@@ -42,6 +45,18 @@ def model(tiny_model: Callable[..., Any]) -> Transformer:
         for parameter in model.parameters():  # biases, too, differ from 0
             parameter.add_(0.1 * torch.randn_like(parameter))
     return model.eval()
+
+
+@pytest.mark.parametrize("norm_kind", ["layer", "rms"])
+def test_fusing_leaves_the_model_as_it_is(norm_kind: Any) -> None:
+    model = build_model(replace(TRANSFORMER, norm_kind=norm_kind), src_vocab=23, tgt_vocab=29, joint=False).eval()
+    names = [*model.state_dict()]
+    with torch.no_grad():
+        fused = for_search(model)
+        assert isinstance(fused, FusedTransformer)
+        for mine, theirs in zip(steps(fused), steps(model), strict=True):
+            assert_close(mine, theirs)
+    assert [*model.state_dict()] == names
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])

@@ -240,7 +240,8 @@ def test_a_model_that_says_nothing_still_gets_an_answer(value: float) -> None:
     model = TableModel(0)
     with torch.no_grad():
         model.table[:, [token for token in range(6) if token != PAD]] = value
-    assert [len(n_best) for n_best in greedy_search()(model, *batch_of([[4, EOS]]))] == [1]
+    found = greedy_search()(model, *batch_of([[4, EOS]]))
+    assert [[h.tokens for h in n_best] for n_best in found] == [[[]]]
     nothing = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)
     assert beam_search(3)(model, *batch_of([[4, EOS]])) == [[nothing]]
 

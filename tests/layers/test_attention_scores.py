@@ -44,7 +44,7 @@ def case(kind: str) -> tuple[ScoreFunction, Tensor, Tensor, Tensor | None]:
 
 
 def formula(score: ScoreFunction, kind: str, h_t: Tensor, h_s: Tensor, s: int, c: Tensor | None) -> Tensor:
-    """Luong 2015, eq. 8; Vaswani 2017, §3.2.1; Bahdanau 2015, appendix A.1.2; See 2017, eq. 11, with eq. 8's W_a."""
+    """Luong 2015, §3.1; Vaswani 2017, §3.2.1; Bahdanau 2015, appendix A.1.2; See 2017, eq. 11, with §3.1's W_a."""
     match kind, score:
         case "dot", _:
             return (h_t * h_s).sum()

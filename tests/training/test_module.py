@@ -25,11 +25,13 @@ from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.scores import MetricScore
 from heed.kernels import Consistency
+from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.loss import cut_second_passes, translation_loss
 from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
 from heed.training.schedules import Constant, Cosine, CosineInTime
+from tests.conftest import TRANSFORMER
 from tests.data.corpora import numbered_dogs, only_text, train_tokenizer, training_text
 
 FAMILIES = ["transformer", "rnn"]
@@ -108,6 +110,17 @@ def test_every_parameter_is_in_the_group_of_its_kind(
     assert by_kind["embedding"]
     assert len(by_kind["matrix"]) > 5
     assert {group["kind"]: group["weight_decay"] for group in groups}["vector"] == 0
+
+
+@pytest.mark.parametrize("score", ["general", "additive"])
+def test_weights_of_the_scores_of_heads_are_matrices(score: Any, tokenizer: Tokenizer) -> None:
+    config = replace(TRANSFORMER, cross_attention=replace(TRANSFORMER.cross_attention, score=score))
+    model = build_model(config, src_vocab=23, tgt_vocab=29, joint=False)
+    groups = build_module(model, tokenizer).configure_optimizers().param_groups
+    kinds = {parameter: group["kind"] for group in groups for parameter in group["params"]}
+    found = [kinds[parameter] for name, parameter in model.named_parameters() if "attention.score." in name]
+    assert found
+    assert {*found} == {"matrix"}
 
 
 def test_a_cosine_ends_with_each_training(
@@ -197,6 +210,8 @@ def test_simcut_compares_with_a_pass_whose_embeddings_are_zero_where_tokens_are_
 ) -> None:
     """Against the zeroed embeddings of Gao et al. 2022, made with hooks on the embedding tables."""
     model, batch = tiny_model(family).eval(), random_batch()
+    with torch.no_grad():
+        model.tgt_embedding.weight[PAD] = 1.0  # as the output layer, it is trained
     module = build_module(model, tokenizer, simcut=3.0, cut=0.4)
     loss, gradients = loss_and_gradients(module, batch, seed=3)
 

@@ -72,6 +72,20 @@ def test_matrices_follow_the_formula_and_other_parameters_follow_adamw() -> None
     assert_close(vector, vector2)
 
 
+def test_a_weight_of_three_dimensions_consists_of_matrices() -> None:
+    torch.manual_seed(1)
+    weight = nn.Parameter(torch.randn(4, 5, 3))
+    matrices = [nn.Parameter(matrix.clone()) for matrix in weight.detach()]
+    for params in ([weight], matrices):
+        optimizer = Muon([{"kind": "matrix", "params": params}], lr=0.02, **SETTINGS)
+        torch.manual_seed(2)
+        for gradients in torch.randn(3, 4, 5, 3):
+            for parameter, gradient in zip(params, [gradients] if len(params) == 1 else gradients, strict=True):
+                parameter.grad = gradient.clone()
+            optimizer.step()
+    assert_close(weight.detach(), torch.stack([matrix.detach() for matrix in matrices]))
+
+
 def _grad(parameter: Tensor) -> Tensor:
     assert parameter.grad is not None
     return parameter.grad

@@ -169,4 +169,4 @@ def _norm(module: nn.Module) -> Norm:
     if type(module) is nn.LayerNorm:
         shape, weight, bias, eps = module.normalized_shape, module.weight, module.bias, module.eps
         return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
-    return module
+    return module.forward  # an attribute that is a module would become part of the model

@@ -8,6 +8,7 @@ from heed import kernels
 from heed.decoding.fused import for_search
 from heed.decoding.search import NBest, Search, decode_rows, token_log_probs
 from heed.models.seq2seq import Seq2Seq
+from heed.symbols import EOS
 
 
 class GreedySearch(Search):
@@ -24,4 +25,5 @@ def _most_probable(
     logits: Float[Tensor, "R V"], rows: Int[Tensor, " R"], length: int
 ) -> tuple[Float[Tensor, " R"], Int[Tensor, " R"]]:
     log_prob, token = kernels.stable_topk(token_log_probs(logits), 1)
-    return log_prob[:, 0], token[:, 0]
+    # Where no token is possible, or the model has diverged, a translation ends.
+    return log_prob[:, 0], token.where(log_prob > -torch.inf, EOS)[:, 0]

@@ -49,7 +49,7 @@ class Consistency:
 
     @classmethod
     def of(cls, *, r_drop: float = 0.0, simcut: float = 0.0) -> "Consistency":
-        """Return the weights of one of two losses, or of their sum.
+        """Return the weights of one of two losses, or of both together.
 
         R-Drop with α = ``r_drop`` is half of Liang et al. 2021, eq. 4; the paper uses α = 5 for translation:
 
@@ -59,6 +59,8 @@ class Consistency:
         paper uses α = 3:
 
             CE(P) + α KL(P ‖ Q).
+
+        With both, the loss is that of R-Drop plus the divergence of SimCut: both passes have gold targets.
         """
         return cls(r_drop / 4 + simcut, r_drop / 4, supervised=2 if r_drop else 1)
 

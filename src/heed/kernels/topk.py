@@ -21,8 +21,10 @@ def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], 
     """
     length = x.shape[1]
     whole = length - length % BLOCK
-    if is_plain() or length < 4 * k * BLOCK:
-        return functional.stable_topk(x, k) if is_plain() else _topk(x, k)
+    if is_plain():
+        return functional.stable_topk(x, k)
+    if length < 4 * k * BLOCK:
+        return _topk(x, k)
     _, blocks = _topk(x[:, :whole].view(len(x), -1, BLOCK).amax(2), k)
     # In ascending order, so that equal values stay in the order of their indices.
     blocks = blocks.sort(1).values

@@ -112,7 +112,7 @@ class ScoreFunction(nn.Module, ABC):
 
 
 class DotScore(ScoreFunction, name="dot"):
-    """h_tᵀ h_s (Luong et al. 2015, eq. 8). Both widths must be equal."""
+    """h_tᵀ h_s (Luong et al. 2015, §3.1). Both widths must be equal."""
 
     scaled = False
     """Whether the score is divided by the square root of the width."""
@@ -133,7 +133,7 @@ class ScaledDotScore(DotScore, name="scaled_dot"):
 
 
 class GeneralScore(DotScore, name="general"):
-    """h_tᵀ W h_s (Luong et al. 2015, eq. 8)."""
+    """h_tᵀ W h_s (Luong et al. 2015, §3.1)."""
 
     def __init__(self, options: ScoreOptions) -> None:
         super().__init__(options)
@@ -172,7 +172,7 @@ class AdditiveScore(ScoreFunction, name="additive"):
 
 
 class ConcatScore(AdditiveScore, name="concat"):
-    """vᵀ tanh(W_a [h_t; h_s]) (Luong et al. 2015, eq. 8): the additive score with W_a = [W; U]."""
+    """vᵀ tanh(W_a [h_t; h_s]) (Luong et al. 2015, §3.1): the additive score with W_a = [W; U]."""
 
 
 class LocationScore(ScoreFunction, name="location"):

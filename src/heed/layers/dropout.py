@@ -45,7 +45,7 @@ class LayerDropout(nn.Module):
     """While training, each sentence skips a layer with probability ``p`` (LayerDrop: Fan et al. 2020).
 
     Each sentence draws for itself, and the layer is always computed. Therefore every weight has a gradient in every
-    process, and the random draws do not depend on how a step is cut into micro-batches.
+    process.
     """
 
     def __init__(self, p: float) -> None:

@@ -211,9 +211,9 @@ class ALiBi(RelativePositions, kind="alibi"):
 class T5Bias(RelativePositions, kind="relative"):
     """T5's relative positions: a learned bias per head and bucket of distances (Raffel et al. 2020, §2.1).
 
-    There are 32 buckets: one per distance for short distances, then logarithmically wider ones up to 128, and one for
-    everything beyond. In the encoder each direction has half of them. T5 shares one table among its layers; here each
-    layer has its own.
+    There are 32 buckets: one per distance for short distances, then logarithmically wider ones up to 128. The last one
+    also holds everything beyond. In the encoder each direction has half of them. T5 shares one table among its layers;
+    here each layer has its own.
 
     Unlike the vectors of Shaw et al. 2018, which are added to the keys, a bias works with fused kernels, the KV cache
     and parameter-free attention.

@@ -15,7 +15,7 @@ from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memo
 
 @dataclass(frozen=True)
 class EnsembleMemory(Memory):
-    """The memories of all members. ``states`` are their states, concatenated."""
+    """The memories of all members. ``states`` are those of the first."""
 
     members: tuple[Memory, ...] = ()
 
@@ -58,7 +58,7 @@ class Ensemble(Seq2Seq):
     ) -> EnsembleMemory:
         check_edits(edits, self.attention_heads)
         memories = tuple(member.encode(src, src_mask, src_lengths=src_lengths) for member in self.members)
-        return EnsembleMemory(torch.cat([memory.states for memory in memories], dim=-1), src_mask, members=memories)
+        return EnsembleMemory(memories[0].states, src_mask, members=memories)
 
     def decode(
         self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits | None = None

@@ -260,18 +260,24 @@ class RNN(TrainableSeq2Seq):
         assert self.attention is not None
         hidden_gates, combine = self.decoder[0].hidden_gates(), kernels.repeated_linear(self.combine.weight)
         context_gates = None if self.context_gates is None else kernels.repeated_linear(self.context_gates.weight)
-        is_bahdanau = self.config.attention.is_bahdanau
         attentional, all_weights = [], []
-        for gates in self.decoder[0].input_gates(x).unbind(1):
-            if is_bahdanau:  # s_{t-1} → c_t → s_t
-                top = state.layers[-1][0]
-                context, weights = self.attention(top[:, None], state.source, state.coverage, state.length, edits)
-            if context_gates is not None:
-                gates = gates + context_gates(context.squeeze(1) if is_bahdanau else state.input_feed)
+
+        def run_cells(
+            gates: Float[Tensor, "R G"], context: Float[Tensor, "R C"], state: RNNState
+        ) -> tuple[Float[Tensor, "R 1 D"], tuple[CellState, ...]]:
+            gates = gates if context_gates is None else gates + context_gates(context)
             first = self.decoder[0].step(gates, state.layers[0], hidden_gates, state.masks.states[0])
-            h, layers = self._run_upper_layers(first[0][:, None], first, state)
-            if not is_bahdanau:  # h_{t-1} → h_t → c_t
-                context, weights = self.attention(h, state.source, state.coverage, state.length, edits)
+            return self._run_upper_layers(first[0][:, None], first, state)
+
+        for gates in self.decoder[0].input_gates(x).unbind(1):
+            past = (state.source, state.coverage, state.length, edits)
+            if self.config.attention.is_bahdanau:  # s_{t-1} → c_t → s_t
+                top = state.layers[-1][0]
+                context, weights = self.attention(top[:, None], *past)
+                h, layers = run_cells(gates, context.squeeze(1), state)
+            else:  # h_{t-1} → h_t → c_t
+                h, layers = run_cells(gates, state.input_feed, state)
+                context, weights = self.attention(h, *past)
             h = self.dropout(self._attentional(context, h, combine), state.masks.output)
             attentional.append(h)
             all_weights.append(weights)

@@ -106,8 +106,8 @@ class RNNConfig(ModelConfig):
     """An encoder of one direction reads the source backwards (Sutskever et al. 2014, §3.3)."""
     dropout: UnitInterval
     dropout_kind: Literal["standard", "variational"]
-    """standard: of the layers' inputs and outputs, with a new mask at every step | variational: also of the recurrent
-    state, with one mask per sentence (Gal & Ghahramani 2016)"""
+    """standard: of each layer's input and the decoder's output, with a new mask at every step | variational: also of
+    the recurrent state, with one mask per sentence (Gal & Ghahramani 2016)"""
     tie_embeddings: bool
     """Share the output layer with the target embedding and, with a joint vocabulary, with the source embedding."""
     attention: AttentionConfig

@@ -23,6 +23,8 @@ ARGMAX_ROWS = 512
 class AttentionMaps:
     """Attention weights. Each row is a distribution over the keys, or zeros if there was no key to attend to.
 
+    The rows of local-p attention have smaller sums (`heed.layers.reach`).
+
     All models use these shapes. An RNN has L = H = 1 and no self-attention; without attention it has no cross-attention
     either. Encoder and decoder may differ in depth (Le, Ld), and parameter-free self-attention has one head (Hs).
     """

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -102,7 +103,9 @@ def find_device_tokens(module: L.LightningModule, loss: Callable[[Batch], Tensor
         limit = MEMORY_FRACTION * (free + torch.cuda.memory_reserved(device)) - optimizer_state
         with torch.random.fork_rng(devices=[device]):
             try:
-                torch.autograd.backward(loss(Batch.without_padding(src, tgt, tgt)))
+                batch = Batch.without_padding(src, tgt, tgt)
+                # Any pair's word alignments will do, and there may be fewer pairs than rows.
+                torch.autograd.backward(loss(replace(batch, index=torch.zeros_like(batch.index))))
                 return torch.cuda.max_memory_allocated(device) <= limit
             except torch.OutOfMemoryError:
                 return False

@@ -27,6 +27,7 @@ from heed.errors import HeedError
 from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
 from heed.inference.translator import Translator
 from heed.kernels import Consistency
+from heed.layers.attention_scores import HeadLinear
 from heed.models.seq2seq import DecoderHidden, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInterval
@@ -50,7 +51,8 @@ class TrainingOptions:
         embedding_lr_scale: factor on the learning rate of embedding tables. Most rows of a table get a gradient in few
             steps only, so they need a higher learning rate than the other weights.
         clip_norm: largest norm of a step's gradient; 0 turns clipping off.
-        max_skipped_steps: training stops after this many consecutive steps without a finite loss and gradient.
+        max_skipped_steps: training stops after this many consecutive steps without a finite loss and gradient, which is
+            looked at every ``trainer.log_every`` steps.
         activation_checkpointing: compute activations again in the backward pass instead of keeping them.
         compile: train with kernels made by torch.compile.
         teacher_forcing: the probability that a decoder input is the gold token and not the model's own prediction, or a
@@ -189,7 +191,7 @@ class TranslationModule(L.LightningModule):
         matrices = {
             parameter
             for module in self.model.modules()
-            if isinstance(module, (nn.Linear, nn.RNNBase, nn.RNNCellBase))
+            if isinstance(module, (nn.Linear, HeadLinear, nn.RNNBase))
             for parameter in module.parameters(recurse=False)
         }
         groups: dict[str, Any] = {kind: {"kind": kind, "params": []} for kind in ("matrix", "embedding", "vector")}
@@ -233,8 +235,9 @@ class TranslationModule(L.LightningModule):
         norm = clip_gradients(self.parameters(), self.options.clip_norm)
         finite = norm.detach().isfinite()
         self.skipped.count(finite)
+        factor = self.lr_factor(self.global_step)
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"] * self.lr_factor(self.global_step)
+            group["lr"] = group["initial_lr"] * factor
         step_if_finite(optimizer, raw_optimizer, finite, uses_grad_scaler=scaler is not None)
         self.data.cursor = (shard.epoch, shard.step + 1)
         tokens = torch.full_like(loss_sum, shard.tgt_tokens / self.trainer.world_size)
@@ -309,7 +312,10 @@ class TranslationModule(L.LightningModule):
         with torch.no_grad():
             mask = batch.src_mask if batch.has_src_padding else None
             memory = self.model.encode(batch.src, mask, src_lengths=batch.src_lengths)
-            return self.model.mix_inputs(batch.tgt_in, memory, is_gold)
+            mixed = self.model.mix_inputs(batch.tgt_in, memory, is_gold)
+        # Autocast would reuse the weights that it has converted without gradient (PyTorch issue 158232).
+        torch.clear_autocast_cache()
+        return mixed
 
     # ---- validation: greedy search, because it only has to rank checkpoints
 

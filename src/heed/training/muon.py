@@ -22,6 +22,8 @@ class Muon(AdamW):
         M ← μ M + (1 − μ) G
         W ← (1 − η λ) W − η · 0.2 √max(r, c) · orthogonalize(μ M + (1 − μ) G)
 
+    A weight with more than two dimensions consists of matrices, such as those of attention heads.
+
     The factor 0.2 √max(r, c) makes the root mean square of an update about that of AdamW (Liu et al. 2025, eq. 4), so
     that biases and gains can share the learning rate η. Embedding tables need a larger one (`embedding_lr_scale`).
 
@@ -84,10 +86,11 @@ class Muon(AdamW):
             if found_inf is not None:
                 gradients = torch.where(found_inf.bool(), torch.stack(means), gradients)  # changes no mean
             compat.lerp_all_(means, gradients.unbind(), 1 - self.momentum)
-            updates = orthogonalize(gradients.lerp(torch.stack(means), self.momentum), self.newton_schulz)
+            directions = gradients.lerp(torch.stack(means), self.momentum)
+            updates = orthogonalize(directions.flatten(0, -3), self.newton_schulz).view_as(directions)
             if found_inf is not None:
                 updates = updates * (1 - found_inf)
-            step_size = group["lr"] * 0.2 * max(shape) ** 0.5
+            step_size = group["lr"] * 0.2 * max(shape[-2:]) ** 0.5
             compat.descend_all_(matrices, updates.unbind(), decay=decay, step_size=step_size)
 
     def _momentum(self, matrix: Tensor) -> Tensor:
@@ -104,7 +107,7 @@ def orthogonalize(matrices: Float[Tensor, "N R C"], iterations: int) -> Float[Te
 
     Newton-Schulz iteration: X = G / ‖G‖, then X ← a X + b (X Xᵀ) X + c (X Xᵀ)² X. The coefficients are those of Jordan
     et al. 2024. They do not converge to 1 but reach its neighbourhood in few iterations: after five, singular values of
-    X that were above 0.001 are between 0.7 and 1.2.
+    X that were above 0.002 are between 0.68 and 1.21.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     is_tall = matrices.shape[1] > matrices.shape[2]

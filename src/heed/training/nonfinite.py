@@ -32,7 +32,7 @@ class DivergedError(HeedError):
 class SkippedSteps(Callback):
     """Counts skipped optimizer steps, and stops a run after ``limit`` consecutive ones: it has diverged.
 
-    The counts stay on the device between the reports of training.
+    The counts stay on the device between the reports of training, and a run can stop only at a report.
     """
 
     def __init__(self, *, limit: int) -> None:

@@ -160,7 +160,7 @@ def resolve_precision(precision: Precision, accelerator: str) -> Any:
     if precision != "auto":
         return "32-true" if precision == 32 else precision
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
-    is_fast = torch.cuda.is_bf16_supported() if on_gpu else has_fast_bf16_matmul()
+    is_fast = torch.cuda.is_bf16_supported(including_emulation=False) if on_gpu else has_fast_bf16_matmul()
     return "bf16-mixed" if is_fast else "32-true"
 
 

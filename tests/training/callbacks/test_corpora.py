@@ -17,16 +17,27 @@ STEPS = [((n % 4, 5 * (n % 4) + 1), (3, 11 + n)) for n in range(1, 14)]
 
 
 def take_steps(
-    callback: CountCorpora, first: int, last: int, *, part: float = 1.0, log_every: int = 5
+    callback: CountCorpora,
+    first: int,
+    last: int,
+    *,
+    part: float = 1.0,
+    log_every: int = 5,
+    processes: int = 1,
+    skipped: frozenset[int] = frozenset(),
 ) -> list[dict[str, float]]:
     """Count some steps that this process shares with others, and return what is logged."""
     logged: list[dict[str, float]] = []
     logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append({"step": step, **metrics}))
     for number in range(first, last + 1):
         nll = torch.tensor([part * 0.3 * number, part * 7.1 / number])
-        trainer = Mock(spec=L.Trainer, global_step=number, loggers=[logger], log_every_n_steps=log_every)
+        trainer = Mock(
+            spec=L.Trainer, global_step=number, loggers=[logger], log_every_n_steps=log_every, world_size=processes
+        )
         shard = StepShard(0, number, 0, 0, 0, (), last=False, corpora=STEPS[number - 1])
-        callback.on_train_batch_end(trainer, L.LightningModule(), {"nll_of_corpora": nll}, shard, number)
+        ran = float(number not in skipped)
+        outputs = {"nll_of_corpora": ran * nll, "tokens": torch.tensor(ran * sum(t for _, t in STEPS[number - 1]))}
+        callback.on_train_batch_end(trainer, L.LightningModule(), outputs, shard, number)
     return logged
 
 
@@ -55,6 +66,15 @@ def test_a_resumed_run_reports_the_losses_of_an_uninterrupted_one(stop: int) -> 
     assert [metrics["step"] for metrics in logged] == [5, 10]
 
 
+def test_a_skipped_step_counts_as_drawn_and_not_in_the_loss() -> None:
+    counted, skipping = CountCorpora(["a", "b"]), CountCorpora(["a", "b"])
+    take_steps(counted, 1, 4)
+    take_steps(skipping, 1, 5, skipped=frozenset({5}))
+    counted._report(Mock(spec=L.Trainer, global_step=4, loggers=[]))
+    assert skipping.nll == pytest.approx(counted.nll)
+    assert skipping.tokens.tolist() == (counted.tokens + torch.tensor([t for _, t in STEPS[4]])).tolist()
+
+
 def test_losses_are_summed_over_processes_before_and_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = CountCorpora(["a", "b"])
     take_steps(whole, 1, 5)
@@ -62,8 +82,8 @@ def test_losses_are_summed_over_processes_before_and_after_a_resume(monkeypatch:
     ranks = [CountCorpora(["a", "b"]) for _ in range(2)]
     monkeypatch.setattr(corpora, "sum_over_processes", lambda _: torch.stack([rank._sums for rank in ranks]).sum(0))
     for rank, part, log_every in ((1, 0.75, 100), (0, 0.25, 5)):
-        take_steps(ranks[rank], 1, 3, part=part, log_every=log_every)
+        take_steps(ranks[rank], 1, 3, part=part, log_every=log_every, processes=2)
     ranks[:] = [resume(callback, rank=rank) for rank, callback in enumerate(ranks)]
     for rank, part, log_every in ((1, 0.75, 100), (0, 0.25, 5)):
-        take_steps(ranks[rank], 4, 5, part=part, log_every=log_every)
+        take_steps(ranks[rank], 4, 5, part=part, log_every=log_every, processes=2)
     assert ranks[0].nll == pytest.approx(whole.nll)

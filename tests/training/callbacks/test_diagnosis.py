@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from heed.synthetic import generate
+from heed.training.callbacks.diagnosis import usual_lr
+from heed.training.muon import Muon
 from tests.finished import FinishedRun
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=8",
@@ -18,6 +21,15 @@ TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=r
 
 def diagnoses(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "diagnoses.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_muon_is_used_with_a_higher_learning_rate_than_adam() -> None:
+    weights = [{"kind": "matrix", "params": [torch.ones(2, 2)]}]
+    muon = Muon(
+        weights, lr=1.0, momentum=0.9, newton_schulz=5, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True
+    )
+    others = torch.optim.NAdam(weights), torch.optim.SGD(weights)
+    assert [usual_lr(optimizer) for optimizer in (muon, *others)] == [1e-2, 1e-3, None]
 
 
 def test_a_run_says_and_stores_why_its_model_is_bad(finished: FinishedRun) -> None:

@@ -315,7 +315,7 @@ class RNN {
   }
 
   start({ states, finals }) {
-    const keys = states.map(h => linear(this.attention.score.weight, h));   // of score h_tᵀ W h_s (eq. 8)
+    const keys = states.map(h => linear(this.attention.score.weight, h));   // of score h_tᵀ W h_s (§3.1)
     return { layers: finals, feed: new Float32Array(states[0].length), states, keys, length: 0 };
   }
 

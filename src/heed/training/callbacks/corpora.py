@@ -21,8 +21,8 @@ class CountCorpora(Callback):
         """Target tokens drawn so far, with EOS."""
         self.nll: dict[str, float] = {}
         """Negative log-likelihood of a target token in the latest report, in nats, by corpus."""
-        self._reported = self.tokens.clone()
-        self._sums = torch.zeros(len(names))
+        self._sums = torch.zeros(2, len(names))
+        """Since the latest report: negative log-likelihood, and target tokens of the steps that were not skipped."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all processes. All of them have to call it."""
@@ -30,13 +30,12 @@ class CountCorpora(Callback):
             "sentences": self.sentences,
             "tokens": self.tokens,
             "nll": self.nll,
-            "reported": self._reported,
             "sums": sum_over_processes(self._sums).cpu(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        names = ("sentences", "tokens", "nll", "reported", "sums")
-        self.sentences, self.tokens, self.nll, self._reported, self._sums = (state_dict[name] for name in names)
+        names = ("sentences", "tokens", "nll", "sums")
+        self.sentences, self.tokens, self.nll, self._sums = (state_dict[name] for name in names)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         # A restored sum is that of all processes.
@@ -46,16 +45,17 @@ class CountCorpora(Callback):
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: StepShard, _: int) -> None:
         drawn = torch.tensor(batch.corpora)
         self.sentences, self.tokens = self.sentences + drawn[:, 0], self.tokens + drawn[:, 1]
-        self._sums = self._sums + outputs["nll_of_corpora"]
+        is_skipped = outputs["tokens"] == 0
+        tokens = drawn[:, 1].to(is_skipped.device, non_blocking=True) / trainer.world_size
+        self._sums = self._sums + torch.stack([outputs["nll_of_corpora"], tokens.where(~is_skipped, 0.0)])
         if trainer.global_step % trainer.log_every_n_steps == 0:
             self._report(trainer)
 
     def _report(self, trainer: L.Trainer) -> None:
         """Log the loss since the last report. All processes have to call it."""
-        tokens = (self.tokens - self._reported).tolist()
         sums = sum_over_processes(self._sums).tolist()
-        self.nll |= {name: nll / count for name, nll, count in zip(self.names, sums, tokens, strict=True) if count}
-        self._reported, self._sums = self.tokens, torch.zeros_like(self._sums)
+        self.nll |= {name: nll / tokens for name, nll, tokens in zip(self.names, *sums, strict=True) if tokens}
+        self._sums = torch.zeros_like(self._sums)
         for logger in trainer.loggers:
             logger.log_metrics({f"train/nll/{name}": nll for name, nll in self.nll.items()}, step=trainer.global_step)
 

@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 import numpy as np
 from lightning.pytorch.callbacks import Callback
+from torch.optim import Optimizer
 
 from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
@@ -19,6 +20,7 @@ from heed.runs.checkpoints import METRICS
 from heed.runs.records import DIAGNOSES, keep_json_lines, read_csv, read_json_lines
 from heed.training.callbacks.metrics_logger import MetricsLogger
 from heed.training.module import TranslationModule
+from heed.training.muon import Muon
 from heed.training.schedules import planned_steps
 
 SAMPLED_PAIRS = 4_000
@@ -84,7 +86,7 @@ class Diagnosis(Callback):
 
 def known_facts(trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, fine_tuned: bool) -> Facts:
     """Return what is known of a run before its first step."""
-    model, optimizer = module.model.config, module.configure_optimizers().defaults
+    model = module.model.config
     reports = [part.clean.report for part in data.corpus.train.texts]
     sampled = sum(report.dropped.get("over max_train", 0) for report in reports)
     valid, held_out = data.encoded[data.validated[0]], data.texts[data.validated[0]]
@@ -100,7 +102,7 @@ def known_facts(trainer: L.Trainer, module: TranslationModule, data: Translation
     return Facts(
         family=model.family,
         dropout=getattr(model, "dropout", 0.0),
-        usual_lr=(1e-2 if "momentum" in optimizer else 1e-3) if "betas" in optimizer else None,  # Muon has both
+        usual_lr=usual_lr(module.configure_optimizers()),
         fine_tuned=fine_tuned,
         pairs=len(data.train),
         chars=sum(report.chars for report in reports),
@@ -121,6 +123,13 @@ def known_facts(trainer: L.Trainer, module: TranslationModule, data: Translation
         valid=references,
         faults=find_faults(text, references),
     )
+
+
+def usual_lr(optimizer: Optimizer) -> float | None:
+    """Return a learning rate with which most models learn; None if the optimizer is neither Muon nor like Adam."""
+    if isinstance(optimizer, Muon):
+        return 1e-2
+    return 1e-3 if "betas" in optimizer.defaults else None
 
 
 def sample_text(corpus: Corpus, parts: int = 4) -> Sides:

@@ -14,7 +14,7 @@ from heed.runs import averaging
 
 
 class EMA(Callback):
-    """Keeps w̄ ← d w̄ + (1 − d) w after every step n (Polyak and Juditsky 1992), with d = min(decay, (1 + n) / (10 + n)).
+    """Keeps w̄ ← d w̄ + (1 − d) w after every step n, with d = min(decay, (1 + n) / (10 + n)).
 
     The smaller d of early steps is the warm-up of TensorFlow's ExponentialMovingAverage: early weights change fast, and
     the average has to forget them as fast.

@@ -1,4 +1,4 @@
-"""General score (Luong et al. 2015, eq. 8)."""
+"""General score (Luong et al. 2015, §3.1)."""
 
 import torch
 from torch import Tensor
