@@ -62,6 +62,10 @@ def files(tmp_path: Path) -> list[str]:
 
 # Wrong options, a part of the message, and the same options with a right value.
 SETTINGS = [
+    (["train.en"], "train.en is not an option: write NAME=VALUE", []),
+    (["module.teacher_forcing.k=9"], "is an option of module/teacher_forcing=exponential or inverse_sigmoid",
+     ["module/teacher_forcing=exponential", "module.teacher_forcing.k=0.9"]),
+    (["data.train=[[a.en,a.de]]"], "Files of your own need data=files.", []),
     (["modle=rnn"], "modle is unknown (did you mean module or model?)", ["model=rnn"]),
     (["model=transfomer"], "model=transfomer is unknown (did you mean model=transformer", ["model=transformer"]),
     (["optimizer.lrr=1"], "optimizer.lrr is unknown (did you mean optimizer.lr", ["optimizer.lr=1"]),

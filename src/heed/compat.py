@@ -107,6 +107,15 @@ def sync_folder(path: Path) -> None:
 # ---- hydra
 
 
+def hydra_jobs(overrides: Sequence[str]) -> list[list[str]]:
+    """Return the overrides of each job of a grid, for Hydra 1.3."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    sweeper = import_module("hydra._internal.core_plugins.basic_sweeper").BasicSweeper
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    return [words for batch in sweeper.split_arguments(parsed, None) for words in batch]
+
+
 def hydra_job_error(job_return: Any) -> BaseException:
     """Return the exception of a failed job. Its public property prints a line first. hydra-core 1.3: JobReturn."""
     return job_return._return_value

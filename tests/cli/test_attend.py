@@ -237,7 +237,12 @@ def test_only_one_map_is_drawn_as_svg_and_pdf(folders: tuple[Path, Path], tmp_pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["a dog", "--svg", "maps", "--only", "layer 9 head 1"], "the model has no cross attention in layer 9, head 1"),
+        (
+            ["a dog", "--svg", "maps", "--only", "layer 9 head 1"],
+            "there is no layer 9 head 1: the model's cross attention",
+        ),
+        (["a dog", "--only", "layer 1 head 1"], "add --png DIR, --svg DIR or --pdf DIR"),
+        (["folder/", "a dog"], "folder/ is a file or folder and not a sentence"),
         (["a dog", "--only", "layer 9"], "'layer 9' must be like 'layer 3 head 4'"),
         (["a dog", "a man", "--tgt", "ein Hund"], "2 sentences and 1 --tgt are not pairs"),
         (["a dog", "--out", "no/where.html"], "no/where.html cannot be written: No such file"),
@@ -256,6 +261,7 @@ def test_errors_are_one_sentence(
     import sys
 
     monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     assert main(["attend", "--model", str(folders[0]), *options]) == 2
     out, err = capsys.readouterr()

@@ -163,6 +163,16 @@ def test_further_metrics_are_compared(make_run: Callable[..., Path], tmp_path: P
     assert main(arguments) == 2  # the runs have no models
 
 
+def test_a_table_is_all_of_standard_output(
+    make_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [make_run("a", 0.3), make_run("b", 0.1)]
+    assert main(["compare", *map(str, runs), "--table", "csv", "--out", str(tmp_path / "out")]) == 0
+    out, err = capsys.readouterr()
+    assert [line.partition(",")[0] for line in out.splitlines()] == ["", "a", "b"]
+    assert "Page: " in err
+
+
 def test_page_is_valid_escaped_and_loads_nothing(make_run: Callable[..., Path], tmp_path: Path) -> None:
     runs = [make_run("<b>rnn</b>", 0.3), make_run("b", 0.1), make_run("c", 0.2, seed=2)]
     found = compare(tmp_path / "out", *runs)
@@ -301,9 +311,10 @@ def test_a_comparison_in_python(make_run: Callable[..., Path]) -> None:
     [
         (["{a}"], "two or more runs"),
         (["{a}", "{tmp}/nowhere"], "There is no folder"),
-        (["{a}", "{tmp}"], "is not a finished run"),
+        (["{a}", "{a}/translations"], "is not a finished run"),
         (["{a}", "{a}"], "named 2 times"),
         (["{a}", "{b}", "--split", "dev"], "It has translations of test: choose with --split"),
+        (["{a}", "{tmp}"], "is not a run or grid but holds some: choose one, such as"),
         (["{a}", "{empty}"], "It has no translations"),
         (["{a}", "{short}"], "test.hyp has 149 lines where 150 are expected"),
         (["{a}", "{other}"], "line 3 of their test.ref differs"),

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from heed.comparison import runs
-from heed.comparison.confounders import Fact, describe_options, find_confounders, option_facts, side_facts
+from heed.comparison.confounders import (
+    Fact,
+    describe_match,
+    describe_options,
+    find_confounders,
+    option_facts,
+    side_facts,
+)
 from tests.comparison.sides import SIGNATURES, make_run, make_test_set
 
 TEST_SET = make_test_set([f"line {number}" for number in range(100)])
@@ -39,6 +46,33 @@ def test_equal_conditions_give_no_warning() -> None:
 def test_an_unequal_condition_gives_its_warning(results: dict[str, Any], warning: str) -> None:
     (found,) = find_confounders(TEST_SET, [make_side("a"), make_side("b", **results)], SIGNATURES)
     assert re.match(warning, found)
+
+
+def test_other_test_sets_are_not_other_training_data() -> None:
+    same, other = make_side("a", train_fingerprint="t"), make_side("b", train_fingerprint="t", data_fingerprint="x")
+    assert find_confounders(TEST_SET, [same, other], SIGNATURES) == [
+        "The training text is the same, but the validation sets or other test sets differ."
+    ]
+    other = make_side("b", train_fingerprint="u")
+    assert find_confounders(TEST_SET, [same, other], SIGNATURES) == ["Not a fair comparison: the training data differ."]
+
+
+@pytest.mark.parametrize(("params", "said"), [(1010, "matched: parameters"), (2000, "nothing was matched")])
+def test_what_was_matched_to_other_runs_is_not_called_matched(params: int, said: str) -> None:
+    matched = {"quantity": "params", "run": "runs/x", "options": {}}
+    sides = [make_side("a"), make_side("b", params=params, match=matched)]
+    assert describe_match(sides) == f"Parameters: a 1,000, b {params:,}; {said}."
+
+
+def test_an_object_and_a_plain_value_are_one_option() -> None:
+    decay = {"_target_": "heed.training.scheduled_sampling.LinearDecay", "floor": 0.0, "steps": 9}
+    sides = [
+        runs.Side(name, [make_run([], {"module": {"teacher_forcing": value}})])
+        for name, value in (("a", 0.5), ("b", decay))
+    ]
+    assert describe_options(option_facts(sides, of_model=False)) == (
+        "module.teacher_forcing (0.5 | LinearDecay(floor=0.0, steps=9))"
+    )
 
 
 def test_a_score_that_the_search_maximized_is_biased() -> None:

@@ -36,6 +36,13 @@ def test_a_grid_of_attentions_names_what_else_it_varies(overrides: list[str], va
     assert f"also varies {varied}" in "".join(lines) or varied is None
 
 
+def test_no_job_runs_if_an_option_of_another_is_wrong(command: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    status, printed = command("-m", "model=rnn", "model.attention.score=dot,generel", "trainer.max_steps=1")
+    assert status == 2
+    assert "Job 1, model=rnn model.attention.score=generel" in printed
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.full
 def test_a_grid_that_is_a_preset(command: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     """Options of the command line replace those of the preset. The models differ in their weights."""

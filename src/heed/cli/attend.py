@@ -1,6 +1,7 @@
 """``heed attend``: attention maps as an HTML page, pictures and arrays."""
 
 import argparse
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +45,11 @@ def run(args: argparse.Namespace) -> None:
     from heed.report.attention import System, attention_page, model_names
 
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
+    if paths := [each for each in args.sentences if "/" in each and os.path.exists(each)]:  # noqa: PTH110 - a sentence can be too long for Path.exists
+        raise HeedError(f"{paths[0]} is a file or folder and not a sentence: for another model, repeat --model.")
     only = _parse_map(args.only) if args.only else None
+    if only and not any(getattr(args, suffix) for suffix in PICTURES):
+        raise HeedError("--only chooses the map of a picture: add --png DIR, --svg DIR or --pdf DIR.")
     if not sentences:
         raise HeedError('No sentences are given: heed attend --model DIR "A sentence."')
     if args.tgt and len(args.tgt) != len(sentences):
@@ -121,7 +126,12 @@ def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[st
         ]
         if only and not single:
             kind, layer, head = only
-            raise HeedError(f"--only: the model has no {kind} attention in layer {layer + 1}, head {head + 1}.")
+            sizes = {maps.kind: maps.weights.shape[:2] for maps in sets}
+            layers, heads = sizes.get(kind, (0, 0))
+            raise HeedError(
+                f"--only: there is no layer {layer + 1} head {head + 1}: the model's {kind} attention has "
+                f"{layers} × {heads} maps (layers × heads)."
+            )
         if sets and not only:
             draw_overview(sets, heading=heading).save(folder / f"{number}.{suffix}")
         for maps, layer, head in single:

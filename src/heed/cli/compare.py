@@ -1,6 +1,7 @@
 """``heed compare``: significance tests and examples for trained systems, as an HTML page."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from heed.cli.arguments import add, add_table_style
@@ -39,8 +40,12 @@ def run(args: argparse.Namespace) -> None:
     metrics = find_metrics(args.metrics.split(",") if args.metrics else (), METRICS)
     report = compare_runs(systems, split=args.split, challenge=args.challenge, metrics=metrics)
     report.write(args.out)
-    scores = [] if args.table == "text" else [report.format_scores(args.table)]
-    write_lines([str(report), *scores, f"Page: {args.out / 'index.html'}"])
+    lines = [str(report), f"Page: {args.out / 'index.html'}"]
+    if args.table == "text":
+        write_lines(lines)
+    else:  # standard output has the table alone, for a file
+        write_lines([report.format_scores(args.table)])
+        print(*lines, sep="\n", file=sys.stderr)
 
 
 def _parse_groups(args: argparse.Namespace) -> "list[Path] | dict[str, list[Path]]":

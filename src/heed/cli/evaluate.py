@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from heed.cli.arguments import add, add_flag, add_model_options, add_search_options, load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, translator_progress, write_lines
 from heed.errors import HeedError
+from heed.options import format_value
 
 if TYPE_CHECKING:
     from heed.evaluation.scores import MetricScore
@@ -66,24 +67,28 @@ def run(args: argparse.Namespace) -> None:
     lacking = find_unusable(chosen.items(), **{**given, **instead})
     for name in asked.keys() & lacking:
         raise HeedError(lacking[name])
-    hypotheses, maximized = _translate(args, translator, sources or []) if translator else (files[args.hyp], None)
+    hypotheses, search = _translate(args, translator, sources or []) if translator else (files[args.hyp], {})
     texts: dict[str, Any] = {"hypotheses": hypotheses, "references": references, "sources": sources}
     usable = {name: metric for name, metric in chosen.items() if name not in lacking}
-    scores = compute(usable, SystemOutput(**texts, **given, maximized=maximized))
-    write_lines([_format_json(args, scores, lacking) if args.json else _format_text(scores, lacking)])
+    scores = compute(usable, SystemOutput(**texts, **given, maximized=search.get("utility")))
+    write_lines([_format_json(args, scores, lacking, search) if args.json else _format_text(scores, lacking, search)])
 
 
-def _translate(args: argparse.Namespace, translator: "Translator", sources: list[str]) -> tuple[list[str], str | None]:
-    """Return the translations of the model, and the metric that the search maximized, if any."""
-    from heed.inference.searches import build_search
+def _translate(
+    args: argparse.Namespace, translator: "Translator", sources: list[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """Return the translations of the model, and the settings of the search."""
+    from heed.inference.searches import resolve_search
 
-    options = search_options(args)
+    options: dict[str, Any] = {**search_options(args)}
+    kinds = {"sample": options.pop("sample", False), "mbr": options.pop("mbr", False)}
+    _, settings = resolve_search(translator.saved_search, **kinds, changes=options)
     with translator_progress(translator, "Translating", total=len(sources), prints_results=False):
-        found = list(translator.stream(sources, chunk=LINES_AT_ONCE, **options))
-    return [n_best[0].text for n_best in found], build_search(translator.saved_search, **options).utility
+        found = list(translator.stream(sources, chunk=LINES_AT_ONCE, **kinds, **options))
+    return [n_best[0].text for n_best in found], settings
 
 
-def _format_text(scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str]) -> str:
+def _format_text(scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str], search: Mapping[str, Any]) -> str:
     from heed.evaluation.metrics import format_score
 
     width = max(5, *map(len, [*scores, *lacking]))
@@ -95,14 +100,22 @@ def _format_text(scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str]
     for reason in dict.fromkeys(reasons.values()):
         names = ", ".join(name for name, own in reasons.items() if own == reason)
         lines.append(f"{names}: not comparable with published scores: {reason}")
+    if search:
+        lines.append("Search: " + ", ".join(f"{name} {format_value(value)}" for name, value in search.items()))
     return "\n".join(lines)
 
 
-def _format_json(args: argparse.Namespace, scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str]) -> str:
+def _format_json(
+    args: argparse.Namespace,
+    scores: "Mapping[str, MetricScore]",
+    lacking: Mapping[str, str],
+    search: Mapping[str, Any],
+) -> str:
     inputs = {"model": " ".join(map(str, args.model or ())), "hyp": args.hyp, "src": args.src}
     plain = {
         **{name: path_text(path) for name, path in inputs.items() if path},
         "ref": [path_text(path) for path in args.ref],
+        **({"search": search} if search else {}),
         "scores": {name: asdict(score) for name, score in scores.items()},
         **({"not_computed": lacking} if lacking else {}),
     }

@@ -13,8 +13,12 @@ from heed.runs.config import effective_options, role
 OPTIONS_OF_FACTS = ("search.", "weights")
 """Options that results.json contains."""
 
-QUANTITIES = {"params": "parameters", "time": "training time", "tokens": "target tokens"}
-"""What ``match=`` makes equal."""
+QUANTITIES = {
+    "params": ("parameters", "params"),
+    "time": ("training time", "train_seconds"),
+    "tokens": ("target tokens", "tgt_tokens"),
+}
+"""What ``match=`` makes equal, and the field of results.json that has the amount."""
 
 UNEQUAL = 1.05
 """Amounts of training differ if their ratio is larger."""
@@ -44,7 +48,7 @@ def side_facts(test_set: TestSet, sides: Sequence[Side]) -> list[Fact]:
     return [
         fact("Model", lambda run: run.results["model"]),
         fact("Parameters", lambda run: run.results["params"], number),
-        fact("Training data", lambda run: f"{run.results['data']} {run.results['data_fingerprint'][:8]}"),
+        fact("Training data", lambda run: f"{run.results['data']} {run.results[_text_key(sides)][:8]}"),
         fact("Tokenizer", lambda run: run.results["tokenizer_hash"][:8]),
         fact("Test set", lambda _: f"{split}, {sentences:,} sentences"),
         fact("Updates", lambda run: run.results["steps"], number),
@@ -58,6 +62,12 @@ def side_facts(test_set: TestSet, sides: Sequence[Side]) -> list[Fact]:
         fact("Weights", lambda run: run.results["weights"]),
         fact("Code", lambda run: run.results["git"]),
     ]
+
+
+def _text_key(sides: Sequence[Side]) -> str:
+    """Return the field of results.json with the digest of the training text; of older runs, of the whole corpus."""
+    key = "train_fingerprint"
+    return key if all(key in run.results for side in sides for run in side.runs) else "data_fingerprint"
 
 
 def _read_or_none(read: Callable[[Run], Any], run: Run) -> Any:
@@ -91,7 +101,10 @@ def option_facts(sides: Sequence[Side], *, of_model: bool) -> list[Fact]:
     """
     options = [[effective_options(run.config or {}) for run in side.runs] for side in sides]
     runs = [run for own in options for run in own]
-    ignored = {"seed"} if _differ(sides, "data_fingerprint") else {"seed", "text"}
+    for name in {name for run in runs for name in run if any(f"{name}._target_" in other for other in runs)}:
+        for run in runs:
+            _join_object(run, name)
+    ignored = {"seed"} if _differ(sides, _text_key(sides)) else {"seed", "text"}
     facts = []
     for name in dict.fromkeys(name for run in runs for name in run):
         values = [[format_value(run.get(name)) for run in own] for own in options]
@@ -106,6 +119,15 @@ def option_facts(sides: Sequence[Side], *, of_model: bool) -> list[Fact]:
                 Fact(name.removesuffix("._target_"), [_format_values(own, str) for own in values], equal=False)
             )
     return facts
+
+
+def _join_object(run: dict[str, Any], name: str) -> None:
+    """Make an option of the options of its object, because other runs have a plain value: ``linear``, ``0.5``."""
+    inner = {option: run.pop(option) for option in [*run] if option.startswith(f"{name}.")}
+    if inner:
+        kind = inner.pop(f"{name}._target_")
+        arguments = (f"{option.removeprefix(f'{name}.')}={format_value(value)}" for option, value in inner.items())
+        run[name] = f"{kind}({', '.join(arguments)})"
 
 
 def _is_of_one_class(name: str, runs: Sequence[Mapping[str, Any]]) -> bool:
@@ -132,8 +154,10 @@ def _unequal_sides(sides: Sequence[Side], signatures: Mapping[str, str]) -> Iter
             "NOT COMPARABLE as recorded: some results.json files have scores with another sacreBLEU signature "
             f"({'; '.join(others)}). All scores in this comparison are computed again with one signature."
         )
-    if _differ(sides, "data_fingerprint"):
+    if _differ(sides, _text_key(sides)):
         yield "Not a fair comparison: the training data differ."
+    elif _differ(sides, "data_fingerprint"):
+        yield "The training text is the same, but the validation sets or other test sets differ."
     if _differ(sides, "tokenizer_hash"):
         yield "Not a fair comparison: the tokenizers differ, so token counts are not comparable either."
     key = "steps" if any("tokens" not in run.results for side in sides for run in side.runs) else "tokens"
@@ -160,9 +184,16 @@ def _unequal_sides(sides: Sequence[Side], signatures: Mapping[str, str]) -> Iter
 def describe_match(sides: Sequence[Side]) -> str:
     """Return the parameters of the sides, and which quantities ``match=`` made equal."""
     params = ", ".join(f"{side.name} {side.mean('params'):,.0f}" for side in sides)
-    matches = {each["quantity"]: None for side in sides for run in side.runs if (each := run.results.get("match"))}
-    matched = f"matched: {', '.join(QUANTITIES[each] for each in matches)}" if matches else "nothing was matched"
-    return f"Parameters: {params}; {matched}."
+    runs = [run for side in sides for run in side.runs]
+    asked = {each["quantity"]: None for run in runs if (each := run.results.get("match"))}
+    # Runs may have been matched to others than those compared.
+    matched = [name for name, key in map(QUANTITIES.__getitem__, asked) if _are_equal(runs, key)]
+    return f"Parameters: {params}; {'matched: ' + ', '.join(matched) if matched else 'nothing was matched'}."
+
+
+def _are_equal(runs: Sequence[Run], key: str) -> bool:
+    amounts = [run.results.get(key, 0) for run in runs]
+    return max(amounts) <= UNEQUAL * min(amounts)
 
 
 def describe_options(facts: Sequence[Fact]) -> str:

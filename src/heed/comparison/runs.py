@@ -153,6 +153,8 @@ def _read_results(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise HeedError(f"There is no folder {path}: name run folders (runs/NAME/TIME) or copies of them.")
     if not file.is_file():
+        if runs := [*path.glob(f"*/{GRID}")] or [*path.glob(f"*/{RESULTS}"), *path.glob(f"*/*/{RESULTS}")]:
+            raise HeedError(f"{path} is not a run or grid but holds some: choose one, such as {min(runs).parent}.")
         raise HeedError(f"{path} is not a finished run: it has no results.json, which a run writes at its end.")
     results = read_results(file)
     if missing := {"name", "params", "steps", "valid", "tests"} - results.keys():

@@ -95,6 +95,8 @@ def build_parts(config: Mapping[str, Any]) -> Parts:
             with collect_problems(problems):
                 if node is not None:
                     parts[name][key] = build_part(node, where=f"{name}.{key}.", later=PASSED_LATER.get(name, ()))
+    if any(problem.startswith("data.train=[") for problem in problems):
+        problems.append("Files of your own need data=files.")
     raise_problems(problems)
     parts["text"] = cache(partial(_load_text, config, parts))
     return parts

@@ -73,6 +73,8 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
             return f"{' and '.join(removed)} removes a part that a run needs: leave it out, or choose another part."
         if cut := [override for override in overrides if override.count("[") != override.count("]")]:
             return f"The shell has cut an option at a space: quote all of it, '{' '.join(cut)}'."
+        if bare := [override for override in overrides if re.fullmatch(r"[^-+~=][^=]*", override)]:
+            return f"{bare[0]} is not an option: write NAME=VALUE, such as model=rnn or data.train='[[a.en,a.de]]'."
         if nameless := [override for override in overrides if re.match(r"[+~]*[=@:]", override)]:
             return f"{nameless[0]} names no option: write NAME=VALUE, such as model.dropout=0.2."
         return ": ".join(first_line(cause) for cause in causes)
@@ -123,13 +125,13 @@ def _unknown_option(name: str, overrides: Sequence[str]) -> str:
     except (HydraException, OmegaConfBaseException):
         cfg = compose_with_hydra([])
     known = [*cfg.hydra.runtime.choices, *_names(OmegaConf.to_container(cfg))]
-    group, _, option = name.partition(".")
-    files = sorted((program.CONF / group).glob("*.yaml"))
+    path, _, option = name.rpartition(".")
+    group = path.replace(".", "/")
+    files = sorted((program.CONF / group).glob("*.yaml")) if group else ()
     if owners := [file.stem for file in files if option in {*(yaml.safe_load(file.read_bytes()) or ())} - {"defaults"}]:
-        chosen = f"{group}={cfg.hydra.runtime.choices[group]}"
-        return (
-            f"{name} is an option of {group}={' or '.join(owners)}, not of {chosen}: leave it out, or choose another."
-        )
+        chosen = cfg.hydra.runtime.choices.get(group)
+        other = f", not of {group}={chosen}" if chosen else ""
+        return f"{name} is an option of {group}={' or '.join(owners)}{other}: leave it out, or choose another."
     if name in known:
         return f"{name} is not an option under these choices, such as those of model: leave it out, or choose others."
     show = shlex.join([*program.command(), "--cfg", "job"])

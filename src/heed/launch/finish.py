@@ -104,6 +104,7 @@ def write_run(
         "options": list(options),
         "config_hash": config_hash(config),
         "data_fingerprint": corpus.digest,
+        "train_fingerprint": corpus.train.digest,
         "tokenizer_hash": tokenizer.hash,
     }
     evaluated = {split: (result.scores, result.loss) for split, result in module.results.items()}

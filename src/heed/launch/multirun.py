@@ -15,10 +15,11 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from omegaconf import OmegaConf, read_write
+from omegaconf.errors import OmegaConfBaseException
 
-from heed.compat import hydra_job_error
+from heed.compat import hydra_job_error, hydra_jobs
 from heed.errors import HeedError
-from heed.launch.compose import Config, compose_with_hydra
+from heed.launch.compose import Config, compose, compose_with_hydra
 from heed.launch.errors import JobFailedError, failure_reason
 from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
@@ -58,6 +59,9 @@ class Jobs(Callback):
             message = f"match={config.match} needs a finished run if jobs run in parallel: give match_to=RUN."
             raise JobFailedError(HeedError(message))
         overrides, choices = list(config.hydra.overrides.task), config.hydra.runtime.choices
+        sweeper = config.hydra.sweeper
+        if is_grid and sweeper._target_.endswith(".BasicSweeper"):
+            _check_jobs([*(f"{name}={values}" for name, values in (sweeper.params or {}).items()), *overrides])
         with read_write(config.hydra):
             for word in OverridesParser.create().parse_overrides(overrides) if is_grid else []:
                 if word.is_sweep_override() and word.key_or_group in choices:
@@ -118,6 +122,22 @@ class Jobs(Callback):
                 print_line(f"Figure {path}")
 
 
+def _check_jobs(overrides: Sequence[str]) -> None:
+    """Raise a JobFailedError if an option of any job is wrong, before the first job takes its time."""
+    from heed.launch.configuration import dry_run  # imports torch
+
+    for number, words in enumerate(hydra_jobs(overrides)):
+        try:
+            cfg = compose(words)
+        except (HydraException, OmegaConfBaseException):  # folders or presets of the user, which only the job finds
+            continue
+        try:
+            if not cfg.init_from:  # otherwise the job has another model's options
+                dry_run(cfg)
+        except HeedError as error:
+            raise JobFailedError(HeedError(f"Job {number}, {' '.join(words)}: {error}")) from error
+
+
 def draw_scores(folder: Path) -> list[Path]:
     """Draw the BLEU of each setting of a grid, over its seeds, and return the files; none for a single setting."""
     lines = group_by_setting(sort_runs(read_runs(folder), "run"))
@@ -130,7 +150,10 @@ def draw_scores(folder: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
     figure = Figure((7, 1.2 + 0.35 * len(groups)), layout="constrained")
-    spreads(groups, x=f"{COLUMNS[score][0]}, mean ± standard deviation over seeds", ax=figure.subplots())
+    title = COLUMNS[score][0]
+    several = any(len(scores) > 1 for scores in groups.values())
+    x = f"{title}, mean ± standard deviation over seeds" if several else f"{title}, one seed"
+    spreads(groups, x=x, ax=figure.subplots())
     for path in (paths := [folder / name for name in FIGURES]):
         save_figure(figure, path)
     return paths

@@ -70,6 +70,11 @@ def attention(
     return ax
 
 
+CURVES = {"valid_bleu": "validation BLEU", "valid_chrf": "validation chrF", "valid_loss": "validation loss",
+          "loss": "training loss", "lr": "learning rate"}  # fmt: skip
+"""What the columns of curves are called on axes."""
+
+
 def curves(
     runs: Mapping[str, Mapping[str, npt.ArrayLike]],
     *,
@@ -94,8 +99,8 @@ def curves(
         points = np.array([columns[x], columns[y]], dtype=float)
         points = points[:, ~np.isnan(points).any(0)]
         ax.plot(*points, marker="." if points.shape[1] < 100 else None, label=name)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    ax.set_xlabel(CURVES.get(x, x))
+    ax.set_ylabel(CURVES.get(y, y))
     ax.legend()
     return ax
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heed.errors import HeedError
 from heed.inference.loading import load
 from heed.inference.translator import Translator
 from heed.runs.checkpoints import METRICS
@@ -47,6 +48,10 @@ class TrainedRun(os.PathLike[str]):
         """Return the columns of ``metrics.csv``: step, loss, lr, valid_loss, valid_bleu …; NaN where a value lacks.
 
         `heed.plot.curves` draws them.
+
+        Raises:
+            HeedError: if this is not the folder of a run, or the run has not taken a step.
         """
-        rows = read_csv(self.path / METRICS)
+        if not (rows := read_csv(self.path / METRICS)):
+            raise HeedError(f"{self.path} has no {METRICS} with a step of training: give a run (runs/NAME/TIME).")
         return {name: np.array([float(row[name] or "nan") for row in rows]) for name in rows[0]}

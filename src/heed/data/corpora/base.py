@@ -100,9 +100,11 @@ class CorpusOptions:
             )
             if not len(found):
                 where = f" in data.train.{text.name}" if text.name else ""
-                raise HeedError(
-                    f"Cleaning left nothing to train on{where} (the rules are data.cleaning.*).\n{found.clean.report}"
-                )
+                report = found.clean.report
+                cause = "the rules are data.cleaning.*"
+                if report.dropped.get("leaked", 0) > 0.5 * report.total:
+                    cause = "it is the text of the validation or test sets: give other files"
+                raise HeedError(f"Cleaning left nothing to train on{where} ({cause}).\n{report}")
             selected[text.name] = found
         return [selected[text.name] for text in texts]
 

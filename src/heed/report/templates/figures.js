@@ -34,11 +34,12 @@ function picture(svg, title, unit) {
   });
   if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
   copy.querySelector("[data-cursor]")?.remove();
-  const [width, height, head] = [+svg.getAttribute("width"), +svg.getAttribute("height"), 30];
+  const heading = make("svg:text", { x: 8, y: -12, "font-family": "sans-serif", "font-size": 14, "font-weight": 600 }, unit ? `${title}, ${unit}` : title);
+  svg.append(heading);   // to measure it
+  const width = Math.max(+svg.getAttribute("width"), Math.ceil(heading.getComputedTextLength()) + 16), height = +svg.getAttribute("height"), head = 30;
   const attributes = { xmlns: SVG, width, height: height + head, viewBox: `0 ${-head} ${width} ${height + head}` };
   for (const [name, value] of Object.entries(attributes)) copy.setAttribute(name, value);
-  copy.prepend(make("svg:rect", { y: -head, width, height: height + head, fill: "#fff" }),
-    make("svg:text", { x: 8, y: 18 - head, "font-family": "sans-serif", "font-size": 14, "font-weight": 600 }, unit ? `${title}, ${unit}` : title));
+  copy.prepend(make("svg:rect", { y: -head, width, height: height + head, fill: "#fff" }), heading);
   return copy;
 }
 
