@@ -109,10 +109,9 @@ def sync_folder(path: Path) -> None:
 
 def hydra_jobs(overrides: Sequence[str]) -> list[list[str]]:
     """Return the overrides of each job of a grid, for Hydra 1.3."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
+    parser = import_module("hydra.core.override_parser.overrides_parser").OverridesParser
     sweeper = import_module("hydra._internal.core_plugins.basic_sweeper").BasicSweeper
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    parsed = parser.create().parse_overrides(list(overrides))
     return [words for batch in sweeper.split_arguments(parsed, None) for words in batch]
 
 

@@ -294,6 +294,22 @@ def test_the_jobs_of_a_grid_that_differ_in_the_seed_alone_are_runs_of_one_system
     assert f"{failed} is left out, because it is not finished." in found["warnings"]
 
 
+def test_jobs_of_different_grids_are_different_systems(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    grids = [tmp_path / name for name in ("first", "second")]
+    for number, grid in enumerate(grids):
+        run = make_run(f"{grid.name}/0_rnn", 0.1 * (number + 1))
+        (run / ".hydra").mkdir()
+        (run / ".hydra" / "overrides.yaml").write_text('["model=rnn"]')
+        (grid / "multirun.yaml").write_text("hydra: {overrides: {task: []}}")
+    sides = compare(tmp_path / "out", *grids)["sides"]
+    assert [side["name"] for side in sides] == ["model=rnn/first", "model=rnn/second"]
+
+
+def test_each_test_set_is_scored_in_its_own_language(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    runs = [make_run(name, rate, directions={"test": ["de", "zh"]}) for name, rate in (("a", 0.1), ("b", 0.3))]
+    assert "tok:zh" in compare(tmp_path / "out", *runs)["signatures"]["BLEU"]
+
+
 def test_a_comparison_in_python(make_run: Callable[..., Path]) -> None:
     runs = [make_run("a", 0.1), make_run("b", 0.3, seed=2)]
     found = heed.compare(runs)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.comparison import runs
+from heed.directions import Direction
 from heed.evaluation.scores import corpus_scores
 
 SCORES = corpus_scores(["a"], ["a"], tgt_lang="de")
@@ -21,4 +22,4 @@ def make_run(translations: list[str], config: dict[str, Any] | None = None, **re
 
 
 def make_test_set(references: list[str], *, split: str = "test", tags: list[str] | None = None) -> runs.TestSet:
-    return runs.TestSet(split, [line.upper() for line in references], references, tags, None)
+    return runs.TestSet(split, [line.upper() for line in references], references, tags, None, Direction("en", "de"))

@@ -16,7 +16,7 @@ def damage(lines: list[str], rows: range) -> list[str]:
 def test_buckets_have_the_scores_of_their_sentences() -> None:
     test_set = make_test_set(REFERENCES, tags=["even" if row % 2 == 0 else "odd" for row in range(30)])
     side = runs.Side("a", [make_run(damage(REFERENCES, range(0, 30, 2)))])
-    statistics = side_statistics(side, test_set, tgt_lang="en")
+    statistics = side_statistics(side, test_set)
     reports = {report.title: report for report in bucketing_reports(test_set, [statistics])}
     assert "Source length" not in reports  # all sentences are in one bucket
     scores = {bucket.label: bucket.scores["BLEU"][0].mean for bucket in reports["Phenomenon"].buckets}
@@ -31,7 +31,7 @@ def test_examples_are_divided_between_two_sides() -> None:
         runs.Side("a", [make_run(damage(REFERENCES, range(20))), make_run(REFERENCES)]),
         runs.Side("b", [make_run(damage(REFERENCES, range(25, 28)))]),
     ]
-    statistics = [side_statistics(side, test_set, tgt_lang="en") for side in sides]
+    statistics = [side_statistics(side, test_set) for side in sides]
     examples = largest_differences(test_set, sides, statistics)
     lines = [example.line for example in examples]
     assert [line for line in lines if line > 20] == [26, 27, 28]
@@ -47,7 +47,7 @@ def test_three_sides_are_ranked_by_the_range_of_chrf() -> None:
     test_set = make_test_set(REFERENCES)
     sides = [runs.Side(name, [make_run(damage(REFERENCES, rows))]) for name, rows in
              (("a", range(1)), ("b", range(2)), ("c", range(0)))]  # fmt: skip
-    statistics = [side_statistics(side, test_set, tgt_lang="en") for side in sides]
+    statistics = [side_statistics(side, test_set) for side in sides]
     assert sorted(example.line for example in largest_differences(test_set, sides, statistics)) == [1, 2]
 
 
@@ -56,7 +56,7 @@ def test_the_longest_exact_and_the_longest_lost_sentences_are_the_extremes() -> 
     test_set = make_test_set(references)
     sides = [runs.Side(name, [make_run(damage(references, rows))]) for name, rows in
              (("a", range(20, 30)), ("b", range(3)))]  # fmt: skip
-    statistics = [side_statistics(side, test_set, tgt_lang="en") for side in sides]
+    statistics = [side_statistics(side, test_set) for side in sides]
     first, second = extremes(test_set, sides, statistics)
     assert [[example.line for example in examples] for examples in (first.best, first.worst)] == [
         [20, 19, 18],

@@ -118,6 +118,19 @@ def test_a_small_validation_set_gives_two_warnings() -> None:
     assert small.startswith("Only 1 sentences")
 
 
+@pytest.mark.parametrize(
+    ("search", "shown"),
+    [
+        ({"beam": 5, "utility": "chrf", "samples": 32}, "minimum Bayes risk by chrf, 32 samples and beam 5"),
+        ({"temperature": 0.5}, "sampling at temperature 0.5"),
+        ({}, "greedy"),
+    ],
+)
+def test_each_kind_of_search_is_named(search: dict[str, Any], shown: str) -> None:
+    facts = {fact.name: fact for fact in side_facts(TEST_SET, [make_side("a"), make_side("b", search=search)])}
+    assert facts["Search"].values == ["beam 5, length penalty 1.0", shown]
+
+
 def test_facts_are_formatted_and_compared_over_all_runs() -> None:
     sides = [make_side("a", git=None), make_side("b", params=2_000_000, search={})]
     sides[1] = runs.Side("b", [*sides[1].runs, make_run([], params=1_000_000, search={})])

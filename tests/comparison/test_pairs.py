@@ -19,7 +19,7 @@ def noisy(rate: float, seed: int) -> list[str]:
 
 def compare_sides(*sides: runs.Side) -> list[PairReport]:
     test_set = make_test_set(REFERENCES)
-    statistics = [side_statistics(side, test_set, tgt_lang="en") for side in sides]
+    statistics = [side_statistics(side, test_set) for side in sides]
     samples = [
         {name: resample(own[name], metric, resamples=500) for name, metric in METRICS.items()} for own in statistics
     ]

@@ -86,15 +86,14 @@ def compare(
         others: further test sets, on which the sides are tested too.
         metrics: further metrics by name, computed on ``test_set``.
     """
-    tgt_lang = sides[0].runs[0].results.get("tgt_lang", "und")
+    tgt_lang = test_set.direction.tgt_lang
     scored = corpus_scores(test_set.references[:1], test_set.references[:1], tgt_lang=tgt_lang)
     further = [[compute(metrics, run.output(test_set)) for run in side.runs] for side in sides]
     signatures = {name: score.signature for name, score in further[0][0].items()}
     signatures |= {"BLEU": scored.bleu_signature, "chrF": scored.chrf_signature}
-    statistics, samples, pairs = _test(test_set, sides, tgt_lang=tgt_lang)
+    statistics, samples, pairs = _test(test_set, sides)
     other_sets = [
-        OtherTestSet(other.split, len(other.sources), _test(other, translated, tgt_lang=tgt_lang)[-1])
-        for other, translated in others
+        OtherTestSet(other.split, len(other.sources), _test(other, translated)[-1]) for other, translated in others
     ]
     verdict = [pair.verdict for pair in pairs]
     if other_sets:
@@ -119,10 +118,10 @@ def compare(
 
 
 def _test(
-    test_set: TestSet, sides: Sequence[Side], *, tgt_lang: str
+    test_set: TestSet, sides: Sequence[Side]
 ) -> tuple[list[SideStatistics], list[dict[str, Sample]], list[PairReport]]:
     """Return the statistics and the resampled scores of each side, and the tests of all pairs."""
-    statistics = [side_statistics(side, test_set, tgt_lang=tgt_lang) for side in sides]
+    statistics = [side_statistics(side, test_set) for side in sides]
     samples = [
         {name: resample(runs[name], metric) for name, metric in METRICS.items()}
         for runs in track(statistics, "Resampling test sets", unit="systems")

@@ -89,6 +89,10 @@ def _format_values(values: Sequence[Any], form: Callable[[Any], str]) -> str | N
 
 
 def _format_search(settings: Mapping[str, Any]) -> str:
+    if "utility" in settings:
+        return f"minimum Bayes risk by {settings['utility']}, {settings['samples']} samples and beam {settings['beam']}"
+    if "temperature" in settings:
+        return f"sampling at temperature {settings['temperature']}"
     return f"beam {settings['beam']}, length penalty {settings['length_penalty']}" if "beam" in settings else "greedy"
 
 
@@ -215,7 +219,7 @@ def _weak_evidence(test_set: TestSet, sides: Sequence[Side]) -> Iterator[str]:
         yield "One seed each: the variance over seeds is unknown."
     elif any(len(side.runs) < 5 for side in sides):
         yield "A system has fewer than five seeds: the variance over seeds is a rough estimate."
-    if test_set.split == "valid":
+    if test_set.split.startswith("valid"):
         yield "The models were selected on the validation set: their scores on it are too high."
     if len(test_set.sources) < 100:
         yield f"Only {len(test_set.sources)} sentences: p-values and intervals are rough estimates."

@@ -55,7 +55,7 @@ def collect_evidence(
             pairs = [(each.source, each.translations[number]) for each in comparison.examples] if is_first else []
             try:
                 if run.has_model:
-                    found.append(evaluate_model(run.path, contrasts, pairs))
+                    found.append(evaluate_model(run.path, contrasts, pairs, run.direction(comparison.split)))
             except HeedError as error:
                 # For example a model of another version of heed. Its translations can still be compared.
                 warnings.append(f"The model of {run.path} was not used: {error}")
@@ -67,9 +67,9 @@ def collect_evidence(
 
 
 def evaluate_model(
-    run: Path, contrasts: Sequence[ContrastivePair], pairs: Sequence[tuple[str, str]]
+    run: Path, contrasts: Sequence[ContrastivePair], pairs: Sequence[tuple[str, str]], direction: str | None = None
 ) -> tuple[dict[str, Accuracy], list[WordMap] | None, str]:
-    """Evaluate one model on contrastive pairs and (source, translation) pairs.
+    """Evaluate one model on contrastive pairs and (source, translation) pairs, these in a direction of the model.
 
     Returns:
         The accuracy by tag; the attention map of each (source, translation) pair, or None; and the layer and head of
@@ -81,7 +81,9 @@ def evaluate_model(
     with progress_bar(f"Challenge set and attention maps of {run}", total=total, unit="sentences") as bar:
         translator.on_batch = bar.update
         accuracy = contrastive_accuracy(translator, contrasts) if contrasts else {}
-        attended = translator.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []
+        reader = translator.in_direction(direction)
+        reader.on_batch = bar.update
+        attended = reader.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []
     if not attended or attended[0].cross is None:
         return accuracy, None, "no cross-attention" if attended else ""
     extraction = choose_extraction(translator.alignment, attended[0])

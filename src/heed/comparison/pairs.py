@@ -47,10 +47,10 @@ class PairReport:
     verdict: str
 
 
-def side_statistics(side: Side, test_set: TestSet, *, tgt_lang: str) -> SideStatistics:
+def side_statistics(side: Side, test_set: TestSet) -> SideStatistics:
     """Return the sufficient statistics of every run of a side."""
     runs = [
-        sentence_statistics(run.translations, test_set.references, tgt_lang=tgt_lang)
+        sentence_statistics(run.translations, test_set.references, tgt_lang=test_set.direction.tgt_lang)
         for run in track(side.runs, f"Counting n-grams of {side.name}", unit="runs")
     ]
     return {metric: [run[metric] for run in runs] for metric in METRICS}

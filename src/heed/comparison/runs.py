@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.evaluation.scores import SystemOutput
 from heed.inference.loading import load
+from heed.inference.translator import Translator
 from heed.runs.config import GRID, find_config, read_varied_overrides
-from heed.runs.results import RESULTS, read_results
+from heed.runs.results import RESULTS, direction_of, read_results
 
 GRID_FILES = (GRID, "sweep.txt", "sweep.svg", "sweep.pdf")
 """Files between the jobs in the folder of a grid."""
@@ -43,10 +45,17 @@ class Run:
             hypotheses=self.translations,
             references=[test_set.references],
             sources=test_set.sources,
-            tgt_lang=self.results.get("tgt_lang") or "",
-            likelihood=cache(lambda: load(self.path).likelihood(test_set.sources, [test_set.references])),
+            tgt_lang=test_set.direction.tgt_lang,
+            likelihood=cache(lambda: self._translator(test_set).likelihood(test_set.sources, [test_set.references])),
             maximized=self.results.get("search", {}).get("utility"),
         )
+
+    def _translator(self, test_set: "TestSet") -> Translator:
+        return load(self.path, direction=self.direction(test_set.split), max_tokens=None)
+
+    def direction(self, split: str) -> str | None:
+        """Return which of the model's directions a test set has; None if the model has one direction."""
+        return str(direction_of(self.results, split)) if "directions" in self.results else None
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,7 @@ class TestSet:
     """The phenomenon of each sentence, if the corpus is annotated."""
     word_counts: Mapping[str, int] | None
     """Training counts of the source words; None if the first run does not record them."""
+    direction: Direction
 
 
 def read_sides(groups: Sequence[tuple[str, Sequence[Path]]], split: str | None) -> tuple[TestSet, list[Side]]:
@@ -90,7 +100,7 @@ def read_sides(groups: Sequence[tuple[str, Sequence[Path]]], split: str | None) 
             raise HeedError(f"{path} is named {times} times: name each run once.")
     results = {path: _read_results(path) for path in paths}
     split = split or _common_split(results)
-    test_set = _read_test_set(paths[0], split)
+    test_set = _read_test_set(paths[0], split, direction_of(results[paths[0]], split))
     runs = {path: _read_run(path, results[path], test_set, paths[0]) for path in paths}
     return test_set, [Side(name, [runs[path] for path in group]) for name, group in groups]
 
@@ -122,7 +132,7 @@ def group_runs(paths: Sequence[Path]) -> tuple[list[tuple[str, list[Path]]], lis
     paths = [path for path in paths if path.name not in GRID_FILES]  # from a pattern such as runs/NAME/TIME/*
     if not any((path / GRID).is_file() for path in paths):
         return [(name, [path]) for name, path in zip(side_names(paths), paths, strict=True)], []
-    groups: dict[str, list[Path]] = {}
+    groups: dict[tuple[Path, str], list[Path]] = {}
     left_out = []
     for folder in paths:
         is_grid = (folder / GRID).is_file()
@@ -131,8 +141,9 @@ def group_runs(paths: Sequence[Path]) -> tuple[list[tuple[str, list[Path]]], lis
                 left_out.append(f"{run} is left out, because it is not finished.")
                 continue
             varied = [word for word in read_varied_overrides(run) or [run.name] if not word.startswith("seed=")]
-            groups.setdefault(" ".join(varied) or folder.name, []).append(run)
-    return list(groups.items()), left_out
+            groups.setdefault((folder, " ".join(varied) or folder.name), []).append(run)
+    names = unique_names([name for _, name in groups], [folder for folder, _ in groups])
+    return list(zip(names, groups.values(), strict=True)), left_out
 
 
 def side_names(paths: Sequence[Path]) -> list[str]:
@@ -173,7 +184,7 @@ def _common_split(results: Mapping[Path, Mapping[str, Any]]) -> str:
     return shared[0]
 
 
-def _read_test_set(path: Path, split: str) -> TestSet:
+def _read_test_set(path: Path, split: str, direction: Direction) -> TestSet:
     sources = _read_lines(path, split, "src")
     if not sources:
         raise HeedError(f"{path} has an empty {split} set: choose another one with --split.")
@@ -187,7 +198,7 @@ def _read_test_set(path: Path, split: str) -> TestSet:
             raise HeedError(f"{path / 'translations' / split}.meta.jsonl is damaged: copy it again.") from error
     if (path / "translations" / WORD_COUNTS).is_file():
         word_counts, _, _ = read_counts(path / "translations" / WORD_COUNTS)
-    return TestSet(split, sources, references, tags, word_counts)
+    return TestSet(split, sources, references, tags, word_counts, direction)
 
 
 def _read_run(path: Path, results: Mapping[str, Any], test_set: TestSet, first: Path) -> Run:

@@ -76,6 +76,7 @@ def write_run(
         "model": model.config.family,
         "data": corpus.name,
         **languages,
+        **({"directions": _directions_of_sets(corpus)} if len(corpus.directions) > 1 else {}),
         "seed": config["seed"],
         "params": sum(parameter.numel() for parameter in model.parameters()),
         "steps": trainer.global_step,
@@ -113,6 +114,10 @@ def write_run(
     write_results(run.path, results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)
     return results
+
+
+def _directions_of_sets(corpus: Corpus) -> dict[str, list[str]]:
+    return {name: list(part.direction) for name, part in {**corpus.valid, **corpus.tests}.items()}
 
 
 def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.options import find_wrong_values
@@ -47,6 +48,12 @@ SCORE_FIELDS: dict[str, Any] = {
     **dict.fromkeys(("bleu_signature", "chrf_signature"), str),
 }
 """Types in ``valid``, in ``test`` and in each of ``tests``."""
+
+
+def direction_of(results: Mapping[str, Any], split: str) -> Direction:
+    """Return the languages of a validation or test set of a run."""
+    languages = results.get("directions", {}).get(split) or [results.get(f"{side}_lang") for side in ("src", "tgt")]
+    return Direction(*(language or "" for language in languages))
 
 
 def build_results(

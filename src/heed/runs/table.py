@@ -14,7 +14,7 @@ from heed.runs.checkpoints import METRICS
 from heed.runs.claim import FAILURE, find_state
 from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
 from heed.runs.records import read_csv
-from heed.runs.results import RESULTS, read_results
+from heed.runs.results import RESULTS, direction_of, read_results
 
 Row = dict[str, Any]
 
@@ -153,7 +153,8 @@ def compare_with_first(groups: Sequence[Sequence[Path]]) -> list[tuple[float, fl
 
     try:
         results = read_results(groups[0][0] / RESULTS)
-        split, tgt_lang = next(iter(results["tests"])), results["tgt_lang"]
+        split = next(iter(results["tests"]))
+        tgt_lang = direction_of(results, split).tgt_lang
         references, *copies = [read(run, "ref") for group in groups for run in group]
         translations = [[read(run, "hyp") for run in group] for group in groups]
     except (HeedError, OSError, KeyError, ValueError, StopIteration):  # copied, damaged or untested runs
