@@ -61,7 +61,7 @@ def test_a_heat_map_has_a_cell_for_each_weight_that_is_not_negligible() -> None:
         for cell in figure.iter("rect")
         if "fill-opacity" in cell.attrib
     ]
-    assert cells == [("0.90", "x → a 0.90"), ("0.08", "x → c 0.08"), ("1.00", "<y> → b 1.00")]
+    assert cells == [("0.95", "x → a 0.90"), ("0.28", "x → c 0.08"), ("1.00", "<y> → b 1.00")]
 
 
 def test_an_empty_heat_map_is_valid() -> None:

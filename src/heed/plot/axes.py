@@ -56,9 +56,11 @@ def attention(
     from matplotlib.colors import PowerNorm
     from matplotlib.patches import Rectangle
 
-    ax = ax or _new_axes()
+    is_new, ax = ax is None, ax or _new_axes()
     # The square root makes small weights visible.
-    ax.imshow(maps.weights[layer, head], cmap="Blues", norm=PowerNorm(0.5, 0, 1))
+    image = ax.imshow(maps.weights[layer, head], cmap="Blues", norm=PowerNorm(0.5, 0, 1))
+    if is_new:
+        ax.figure.colorbar(image, ax=ax, ticks=[0, 0.1, 0.25, 0.5, 1], shrink=0.6)
     for row, column in [] if gold is None else np.argwhere(gold).tolist():
         ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="C1", linewidth=1.5))
     if gold is not None:

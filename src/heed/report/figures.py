@@ -78,7 +78,7 @@ def dot_plot(rows: Sequence[Row], *, name: str, line: float | None = None) -> Ma
 def heat_map(
     rows: Sequence[str], columns: Sequence[str], weights: npt.NDArray[np.floating[Any]], *, name: str
 ) -> Markup:
-    """Draw attention weights "rows columns", from 0 to 1, as a grid of cells, the larger the darker."""
+    """Draw attention weights "rows columns", from 0 to 1, as a grid; the darkness of a cell is the square root."""
     left = math.ceil(12 + max(map(_width, rows), default=0))
     top = math.ceil(14 + max(map(_width, columns), default=0) * math.sin(math.radians(60)))
     # The rotated label of the last column extends beyond the grid.
