@@ -101,10 +101,12 @@ class CorpusOptions:
             if not len(found):
                 where = f" in data.train.{text.name}" if text.name else ""
                 report = found.clean.report
-                cause = "the rules are data.cleaning.*"
+                advice = ""
                 if report.dropped.get("leaked", 0) > 0.5 * report.total:
-                    cause = "it is the text of the validation or test sets: give other files"
-                raise HeedError(f"Cleaning left nothing to train on{where} ({cause}).\n{report}")
+                    advice = "\nIt is the text of the validation or test sets: give other files for these."
+                raise HeedError(
+                    f"Cleaning left nothing to train on{where} (the rules are data.cleaning.*).\n{report}{advice}"
+                )
             selected[text.name] = found
         return [selected[text.name] for text in texts]
 
