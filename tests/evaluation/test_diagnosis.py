@@ -41,6 +41,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "rising_loss": {**TRAINED, "nll": 4.0, "bleu": 20.0},
     "low_learning_rate": {**STUCK, "peak_lr": 1e-5},
     "no_warm_up": {**STUCK, "warmup_steps": 0},
+    "worse_than_before": {"initial_bleu": 40.0, "fine_tuned": True},
     "memorised": {"nll": 0.4, "lowest_nll": 0.4, "loss": 3.5, "best_loss": 2.5, "best_step": 2_000, "bleu": 25.0},
     "ended_early": {"bleu": 36.0},
     "few_pairs": {**NOT_TRANSLATING, "pairs": 3_000, "best_step": 5_000, "best_loss": 4.4},

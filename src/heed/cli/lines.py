@@ -109,5 +109,12 @@ def translator_progress(
     """
     interactive = prints_results and any(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
     with progress_bar(description, total=total, initial=initial, unit="lines", enabled=not interactive) as bar:
-        translator.on_batch = bar.update
+        done = float(initial)
+
+        def advance(lines: float) -> None:  # a sentence is a fraction of its line
+            nonlocal done
+            done += lines
+            bar.update(round(done) - bar.n)
+
+        translator.on_batch = advance
         yield

@@ -41,6 +41,7 @@ class Facts:
     text: Sides  # a sample of the training text; empty for several directions
     valid: Sides
     faults: Sequence[Fault]  # of the sample
+    initial_bleu: float = 0.0  # before fine-tuning
     step: int = 0  # of the validation
     nll: float = inf  # latest training loss
     lowest_nll: float = inf
@@ -56,6 +57,10 @@ class Facts:
     padding: float = 0.0  # fraction of all token positions
     skipped: int = 0  # steps without a finite loss and gradient
     ends: bool = False  # whether this is the last validation
+
+    @property
+    def best_bleu(self) -> float:
+        return max(self.bleu, self.bleu_before)
 
     @property
     def short(self) -> float:
@@ -139,6 +144,8 @@ AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {
     "low_learning_rate": lambda run: _is_stuck(run) and run.usual_lr is not None and run.peak_lr <= run.usual_lr / 20,
     "no_warm_up": lambda run: _is_stuck(run) and run.warmup_steps < 10 and run.family == "transformer"
     and 5e-5 < run.peak_lr < 0.01,
+    # Scores before and after are those of different searches.
+    "worse_than_before": lambda run: run.ends and run.best_bleu < run.initial_bleu - 2,
     "memorised": lambda run: run.nll < 0.5 * run.loss and run.loss > 1.1 * run.best_loss
     and run.bleu < 1.02 * run.bleu_before,
     "ended_early": lambda run: run.ends and _improves(run) and run.bleu > 1 and not _is_explained(run),

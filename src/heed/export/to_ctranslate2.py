@@ -42,8 +42,8 @@ class CTranslate2Engine(ExportedEngine):
         HeedError: if heed did not export the folder, or CTranslate2 is not installed or cannot load it.
     """
 
-    def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0) -> None:
-        ctranslate2 = require("ctranslate2")
+    def __init__(self, folder: str | Path, *, device: str = "cpu", threads: int = 0) -> None:
+        ctranslate2, folder = require("ctranslate2"), Path(folder)
         self.positions = _read_description(folder).get("positions")
         self.tokenizer = Tokenizer.load(folder)
         name, _, index = device.partition(":")

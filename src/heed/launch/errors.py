@@ -77,7 +77,12 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
             return f"{bare[0]} is not an option: write NAME=VALUE, such as model=rnn or data.train='[[a.en,a.de]]'."
         if nameless := [override for override in overrides if re.match(r"[+~]*[=@:]", override)]:
             return f"{nameless[0]} names no option: write NAME=VALUE, such as model.dropout=0.2."
-        return ": ".join(first_line(cause) for cause in causes)
+        message = ": ".join(first_line(cause) for cause in causes)
+        if re.search("LexerNoViableAlt|mismatched input|no viable alternative|token recognition", message):
+            message += (
+                ". Quote paths with other characters than letters of ASCII: data.train=\"[['Müller/a.en',a.de]]\""
+            )
+        return message
     return None
 
 

@@ -18,11 +18,8 @@ from heed.inference import model_folder
 from heed.launch.compose import Config
 from heed.launch.configuration import build_model_on, build_part
 from heed.models.seq2seq import ModelConfig
-from heed.runs.results import plain_scores
+from heed.runs.results import INITIAL_SCORES, plain_scores
 from heed.training.module import TranslationModule
-
-INITIAL_SCORES = "initial_scores.json"
-"""The scores before fine-tuning, in the run folder, for a run that is resumed."""
 
 
 def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:

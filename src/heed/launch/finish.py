@@ -16,13 +16,12 @@ from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
 from heed.inference import model_folder
-from heed.launch.fine_tuning import INITIAL_SCORES
 from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
 from heed.runs.model_card import CardSplit, write_model_card
-from heed.runs.results import build_results, scores_by_split, write_results
+from heed.runs.results import INITIAL_SCORES, build_results, scores_by_split, write_results
 from heed.training.callbacks.attention_heads import MeasureAttentionHeads
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.corpora import CountCorpora

@@ -25,6 +25,9 @@ PRUNED = "pruned.txt"
 FACTS = "facts.json"
 """What the run trains on what, as the terminal shows it at the start."""
 
+INITIAL_SCORES = "initial_scores.json"
+"""The scores before fine-tuning, by split."""
+
 FORMAT = 1
 """The version of the schema in docs/run-folder.md."""
 

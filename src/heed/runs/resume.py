@@ -82,13 +82,14 @@ def check_resumable(
     check_architecture(checkpoint["state_dict"], weights, path)
     if checkpoint["tokenizer"] != tokenizer:
         raise HeedError(
-            f"{path} was trained with another tokenizer, so its token ids mean other pieces: use the same data "
-            "and tokenizer, or start a new run from its weights with init_from=RUN."
+            f"{path} was trained with another tokenizer, so its token ids mean other pieces. If the training text or "
+            "an option of the tokenizer has changed, restore it; the weights of a finished run can start a new one "
+            "(init_from=RUN)."
         )
     if checkpoint["optimizer"] != optimizer:
         raise HeedError(
             f"{path} holds the optimizer state of {checkpoint['optimizer']}, which {optimizer} cannot use: choose the "
-            "same optimizer, or start a new run from its weights with init_from=RUN."
+            "same optimizer or, if the run is finished, start a new one from its weights (init_from=RUN)."
         )
     # Lightning ignores missing counters and would start trained weights at step 0.
     if not _has_all_keys(checkpoint["loops"]["fit_loop"], progress):

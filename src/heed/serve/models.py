@@ -49,7 +49,7 @@ class Models:
             raise HeedError(f"Two models have the same name: {', '.join(self.names)}. Give each its own.")
         self.routes: list[Route] = []
         for name, translator, _ in models:
-            if not (translator.src_lang and translator.tgt_lang):
+            if {translator.src_lang, translator.tgt_lang} & {"", "und"}:
                 raise HeedError(f"The languages of {name} are unknown: set src_lang and tgt_lang in model/config.yaml.")
             for directed in map(translator.in_direction, translator.directions):
                 self.routes.append(Route(name, directed.src_lang, directed.tgt_lang, directed))

@@ -185,13 +185,15 @@ def _decode(content: bytes, file: Path, first: int) -> str:
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in line:
             raise HeedError(
                 f"{file}, line {number:,}: not UTF-8 text, but UTF-16 or binary data (it has a UTF-16 byte order mark "
-                f"or zero bytes). Convert UTF-16 with: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(file))}"
+                "or zero bytes). If the whole file is UTF-16, convert it with: iconv -f UTF-16 -t UTF-8 "
+                f"{shlex.quote(str(file))}. Otherwise correct this line."
             )
         try:
             line.decode()
         except UnicodeDecodeError as error:
             raise HeedError(
-                f"{file}, line {number:,}: not UTF-8 (byte {error.start + 1} is 0x{line[error.start]:02x}). Convert it "
-                f"first, for instance: iconv -f ISO-8859-1 -t UTF-8 {shlex.quote(str(file))}"
+                f"{file}, line {number:,}: not UTF-8 (byte {error.start + 1} is 0x{line[error.start]:02x}). If all of "
+                "the file has another encoding, convert it, for instance: iconv -f ISO-8859-1 -t UTF-8 "
+                f"{shlex.quote(str(file))}. Otherwise correct this line."
             ) from error
     raise AssertionError("every line is UTF-8 text")

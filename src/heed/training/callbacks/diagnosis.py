@@ -1,5 +1,6 @@
 """Says why a model is bad: gathers what is known of a run, and prints and stores the diagnoses that are sure."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from heed.evaluation.parallel_text import Sides, find_faults
 from heed.progress import print_line
 from heed.runs.checkpoints import METRICS
 from heed.runs.records import DIAGNOSES, keep_json_lines, read_csv, read_json_lines
+from heed.runs.results import INITIAL_SCORES
 from heed.training.callbacks.metrics_logger import MetricsLogger
 from heed.training.module import TranslationModule
 from heed.training.muon import Muon
@@ -39,7 +41,8 @@ class Diagnosis(Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
-            self.facts = known_facts(trainer, pl_module, pl_module.data, fine_tuned=self.fine_tuned)
+            facts = known_facts(trainer, pl_module, pl_module.data, fine_tuned=self.fine_tuned)
+            self.facts = replace(facts, initial_bleu=_initial_bleu(trainer, pl_module.data.validated[0]))
             self._report(trainer, self.facts)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -82,6 +85,12 @@ class Diagnosis(Callback):
             print_line(f"Diagnosis: {message}")
         step = trainer.global_step
         keep_json_lines(path, lambda _: True, ({"step": step, "name": name, "message": new[name]} for name in new))
+
+
+def _initial_bleu(trainer: L.Trainer, split: str) -> float:
+    """Return the BLEU before fine-tuning; 0 if this is no fine-tuning."""
+    file = Path(trainer.default_root_dir, INITIAL_SCORES)
+    return float(json.loads(file.read_text(encoding="utf-8"))[split]["bleu"]) if file.exists() else 0.0
 
 
 def known_facts(trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, fine_tuned: bool) -> Facts:
