@@ -9,7 +9,7 @@ import pytest
 
 import heed
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, parity
+from heed.export import ctranslate2_model, parity, to_ctranslate2
 from heed.export.to_ctranslate2 import CTranslate2Engine
 from tests.conftest import RNN
 from tests.export.models import (
@@ -53,6 +53,20 @@ def test_greedy_translations_are_those_of_heed(
     sentences = [*LINES, "", " ", "ünknown dog"]
     translator = heed.load(run, device="cpu")
     assert translator.with_engine(engine).translate(sentences, beam=1) == translator.translate(sentences, beam=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"), [(positions("sinusoidal", "add"), 2048), (positions("learned", "add", 30), 30)], ids=str
+)
+def test_long_sentences_use_all_positions_and_longer_ones_are_refused(tmp_path: Path, kind: Any, limit: int) -> None:
+    run = write_run(tmp_path / "run", transformer(positions=kind))
+    translator = heed.load(run, device="cpu", max_tokens=None)
+    to_ctranslate2.export(translator, tmp_path / "out", parity.validation_set(run, translator.directions))
+    translator = translator.with_engine(CTranslate2Engine(tmp_path / "out"))
+    (found,) = translator.translate_ids([[5] * (limit - 1)])
+    assert len(found[0].tokens) <= limit
+    with pytest.raises(HeedError, match=rf"longer than the {limit:,} positions"):
+        translator.translate_ids([[5] * limit])
 
 
 UNSUPPORTED = {
