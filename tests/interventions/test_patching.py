@@ -191,6 +191,16 @@ def test_the_table_and_the_page_show_every_head(translator: Translator) -> None:
     assert TWINS[0].src in html
 
 
+def test_targets_may_have_unequal_numbers_of_subwords(translator: Translator) -> None:
+    first, second = telling_apart(translator)
+    longer = replace(second, good=second.good.replace(" müde", " müde müde"))
+    found = patch(translator, [first, longer])
+    assert len({len(pair.tgt_pieces) for pair in found.attended}) == 2
+    for attention in translator.model.attention_heads:
+        best = next(head for head in found.heads if head.attention == attention and head.head is not None)
+        assert TWINS[0].src in patching_page({"pronoun": replace(found, best=best)}, {"model": "m"})
+
+
 def test_the_command_reads_a_challenge_set(
     finished: FinishedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
