@@ -165,6 +165,7 @@ def test_twins_that_do_not_correspond_are_left_out(translator: Translator) -> No
     same = [replace(twin, bad=twin.good) for twin in twins]
     found = patch(translator, [*unequal, *twins, *other_words, *same, twins[0]])
     assert list(found.sentences) == list(twins)
+    assert found.example == int((found.best.probability - found.before).argmax())  # the upper median of two
     for wrong in (unequal, other_words, same, twins[:1]):
         with pytest.raises(HeedError, match="no twins"):
             patch(translator, wrong)
