@@ -128,6 +128,7 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
         first = models.routes[0]
         return schemas.FrontendSettings(
             char_limit=settings.max_chars,
+            text_limit=min(settings.max_texts, settings.max_sentences),
             api_keys=bool(settings.api_keys),
             key_required=bool(settings.api_keys),
             language={"source": named(first.source), "target": named(first.target)},
