@@ -93,7 +93,11 @@ def _attend(args: argparse.Namespace, translator: "Translator", sentences: list[
 def _given_options(args: argparse.Namespace) -> list[str]:
     """Return the given options on which translations depend, as words of a command."""
     given = {"direction": args.direction, **search_options(args)}
-    options = [(f"--{name.replace('_', '-')}", value) for name, value in given.items() if value not in (None, False)]
+    options = [
+        (f"--{name.replace('_', '-')}", value)
+        for name, value in given.items()
+        if value is not None and value is not False
+    ]
     return [word for name, value in options for word in ((name,) if value is True else (name, str(value)))]
 
 
