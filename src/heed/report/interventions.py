@@ -96,5 +96,10 @@ def _example(patching: Patching) -> dict[str, Any]:
     columns = [
         " / ".join(dict.fromkeys(map(piece_label, names))) for names in zip(own.columns, twin.columns, strict=False)
     ]
-    figure = heat_map(["this", "twin"], columns, np.stack([maps[row] for maps in both]), name="Attention in the sentence and in its twin")
+    figure = heat_map(
+        ["this", "twin"],
+        columns,
+        np.stack([maps[row] for maps in both]),
+        name="Attention in the sentence and in its twin",
+    )
     return {"word": piece_label(pieces[1][first]), "figure": figure, "query": piece_label(own.rows[row])}
