@@ -147,6 +147,16 @@ def test_an_existing_folder_is_kept(heed_cli: Heed, tmp_path: Path) -> None:
     assert "already exists" in err
 
 
+def test_the_size_of_a_model_folder_is_without_its_exports(heed_cli: Heed, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model", transformer())
+    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in LINES))
+    (tmp_path / "model" / "export").mkdir()
+    (tmp_path / "model" / "export" / "large").write_bytes(bytes(9_000_000))
+    status, out, err = heed_cli("export", model, "--to", "ctranslate2", "--check", tmp_path / "lines")
+    assert status == 0, err
+    assert "heed's model folder: 0." in out
+
+
 def test_a_model_folder_needs_sentences_for_the_check(heed_cli: Heed, tmp_path: Path) -> None:
     model = write_model(tmp_path / "model", transformer())
     status, _, err = heed_cli("export", model, "--to", "ctranslate2", "--out", tmp_path / "out")
