@@ -37,7 +37,8 @@ def _row(action: argparse.Action) -> Iterator[str]:
     words = [*action.option_strings[-1:], *([metavar] if takes_value else [])]
     required = " **Required.**" if action.required and action.option_strings else ""
     yield f"`{' '.join(words)}`".replace("|", "\\|")
-    yield _plain((action.help or "") % {**vars(action), "prog": "heed"}) + required
+    choices = ", ".join(map(str, action.choices or ()))  # as argparse writes them
+    yield _plain((action.help or "") % {**vars(action), "choices": choices, "prog": "heed"}) + required
 
 
 def _plain(text: str) -> str:

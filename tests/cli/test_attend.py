@@ -268,3 +268,4 @@ def test_errors_are_one_sentence(
     assert out == ""
     assert len(err.splitlines()) == 1
     assert message in err
+    assert not Path("attention.html").exists()

@@ -136,7 +136,7 @@ def test_sources_that_cannot_be_averaged_are_errors(run: Path, tmp_path: Path, m
         ([checkpoint], ["is a single model"]),
         ([run, "--last", 5], ["has 4 last checkpoints, not 5", "trainer.keep_last"]),
         ([run, "--best", 4], ["has 3 best checkpoints, not 4", "trainer.keep_best"]),
-        ([run, "--last", 0], ["not 0"]),
+        ([run, "--last", 0], ["--last 0 must be at least 1"]),
         ([checkpoint, "--last", 2], ["--last and --best choose among the checkpoints of a run"]),
         ([plain, "--ema"], [str(plain), "holds no moving average"]),
         ([checkpoint, small], [str(small), "another architecture"]),

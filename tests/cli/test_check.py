@@ -43,6 +43,15 @@ def test_faults_are_named_with_their_lines(files: dict[str, Path], heed: Heed, t
     assert "400 read, 400 kept" in err
 
 
+def test_a_path_may_contain_an_equals_sign(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:
+    folder = tmp_path / "lang=en-de"
+    folder.mkdir()
+    paths = [files[f"train.{language}"].rename(folder / f"train.{language}") for language in ("en", "de")]
+    status, out, err = heed("check", *paths, f"cache_dir={tmp_path}/cache")
+    assert status == 0, err
+    assert "pairs: train 400" in out
+
+
 def test_options_of_a_training_can_be_given_instead_of_files(heed: Heed, tmp_path: Path) -> None:
     small = ["data.train=60", "data.valid=10", "data.test=2", "data.long=2", "model=rnn", f"cache_dir={tmp_path}/cache"]
     status, out, _ = heed("check", *small, "trainer.max_steps=100", "schedule.warmup_steps=80")

@@ -124,6 +124,10 @@ def test_another_folder(heed: Heed) -> None:
     path = Path("zwölf exercises/beam_step.py")
     command = "heed exercise check beam_step --dir 'zwölf exercises'"
     assert (status, output) == (0, f"{path}: write the body, then run `{command}`.\n")
+    advice = (
+        f"{Path('zwölf exercises/attend.py')} does not exist: run `heed exercise start attend --dir 'zwölf exercises'`."
+    )
+    assert heed("exercise", "check", "attend", "--dir", "zwölf exercises") == (2, "", f"heed: {advice}\n")
     path.write_bytes(b"\xef\xbb\xbf" + solution("beam_step").replace("\n", "\r\n").encode())  # as an editor on Windows
     status, output, _ = heed("exercise", "check", "--dir", "zwölf exercises", "--json")
     assert status == 0

@@ -17,6 +17,7 @@ import torch
 import heed as heed_package
 from heed.cli.output_file import ResumableOutput
 from heed.inference import model_folder
+from heed.inference.segmentation import sentence_rules
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
 from tests import forkserver
@@ -100,6 +101,12 @@ def test_sentences_are_split_and_joined(translate: Heed, translator: Translator)
     words = len(parts[0].text.split(" "))
     shifted = [(i + 3, j + words) for i, j in parts[1].alignment or ()]
     assert both["alignment"] == " ".join(f"{i}-{j}" for i, j in sorted([*(parts[0].alignment or ()), *shifted]))
+
+
+@pytest.mark.parametrize("code", ["de", "de_AT", "de-AT"])
+def test_regional_codes_have_the_rules_of_their_language(code: str) -> None:
+    line = "Am 3. Oktober war es kalt."
+    assert sentence_rules(code)(line) == [line] != sentence_rules("en")(line)
 
 
 def test_too_long_sentences_are_split(translate: Heed) -> None:

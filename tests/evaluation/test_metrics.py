@@ -98,6 +98,8 @@ def test_spbleu_is_bleu_of_pieces(tmp_path: Path) -> None:
     assert found.value == BLEU(tokenize="none", force=True).corpus_score(pieces[0], [pieces[1]]).score
     assert "tok:none" in found.signature
     assert "|spm:" in found.signature
+    assert found.not_comparable is None
+    assert spbleu(replace(OUTPUT, lowercase=True), model=str(file)).not_comparable == "lower-cased"
     (tmp_path / "empty").touch()
     for wrong in ("empty", "absent"):
         with pytest.raises(HeedError, match=f"{wrong} cannot be read as a SentencePiece model"):
@@ -112,6 +114,7 @@ def test_tokenized_bleu_is_of_lower_cased_moses_tokens() -> None:
     assert "case:lc|eff:no|tok:none" in found.signature
     assert "|moses:de|sacremoses:" in found.signature
     assert value("BLEU", lines) < 50
+    assert str(found.not_comparable).startswith("tokenized; lower-cased")
 
 
 def test_every_metric_says_how_it_was_computed() -> None:

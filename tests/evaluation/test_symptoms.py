@@ -21,6 +21,7 @@ REFERENCE = "Der alte Mann schläft auf der grünen Bank im Park."
         ("1000000000 alte Männer schlafen auf der Bank im Park.", set()),
         ("the old man sleeps on the green  bench in the park.", {"copied source"}),
         ("Der alte Mann schläft на der grünen Bank im Park.", {"foreign letters"}),
+        ("Der 1º alte Ｍann schläft auf der ªgrünen Bank im Park.", set()),
         ("Der alte ⁇ schläft auf der grünen Bank im Park.", {"unknown pieces"}),
     ],
 )

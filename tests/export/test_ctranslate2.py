@@ -9,7 +9,7 @@ import pytest
 
 import heed
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, parity
+from heed.export import ctranslate2_model, parity, to_ctranslate2
 from heed.export.to_ctranslate2 import CTranslate2Engine
 from tests.conftest import RNN
 from tests.export.models import (
@@ -53,6 +53,20 @@ def test_greedy_translations_are_those_of_heed(
     sentences = [*LINES, "", " ", "ünknown dog"]
     translator = heed.load(run, device="cpu")
     assert translator.with_engine(engine).translate(sentences, beam=1) == translator.translate(sentences, beam=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"), [(positions("sinusoidal", "add"), 2048), (positions("learned", "add", 30), 30)], ids=str
+)
+def test_long_sentences_use_all_positions_and_longer_ones_are_refused(tmp_path: Path, kind: Any, limit: int) -> None:
+    run = write_run(tmp_path / "run", transformer(positions=kind))
+    translator = heed.load(run, device="cpu", max_tokens=None)
+    to_ctranslate2.export(translator, tmp_path / "out", parity.validation_set(run, translator.directions))
+    translator = translator.with_engine(CTranslate2Engine(tmp_path / "out"))
+    (found,) = translator.translate_ids([[5] * (limit - 1)])
+    assert len(found[0].tokens) <= limit
+    with pytest.raises(HeedError, match=rf"longer than the {limit:,} positions"):
+        translator.translate_ids([[5] * limit])
 
 
 UNSUPPORTED = {
@@ -131,6 +145,16 @@ def test_an_existing_folder_is_kept(heed_cli: Heed, tmp_path: Path) -> None:
     status, _, err = heed_cli("export", run, "--to", "ctranslate2", "--out", run / "model")
     assert status == 2
     assert "already exists" in err
+
+
+def test_the_size_of_a_model_folder_is_without_its_exports(heed_cli: Heed, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model", transformer())
+    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in LINES))
+    (tmp_path / "model" / "export").mkdir()
+    (tmp_path / "model" / "export" / "large").write_bytes(bytes(9_000_000))
+    status, out, err = heed_cli("export", model, "--to", "ctranslate2", "--check", tmp_path / "lines")
+    assert status == 0, err
+    assert "heed's model folder: 0." in out
 
 
 def test_a_model_folder_needs_sentences_for_the_check(heed_cli: Heed, tmp_path: Path) -> None:

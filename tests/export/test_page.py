@@ -504,6 +504,8 @@ setTimeout(() => {
   $("text").value = "  "; read();
   $("on").click(); $("play").click();
   found.empty = [chips().length, $("insides").hidden, $("step").textContent];
+  $("text").value = "the\u00a0 dog\\nruns"; read();
+  found.spaces = [state.ids.slice(0, -1), source.encode("the\u00a0 dog runs"), source.encode("the dog runs")];
   $("text").value = "the house ".repeat(MOST_PIECES); read();
   found.long = [chips().length, $("count").textContent];
   parent.postMessage(JSON.stringify({ errors, ...found }), "*");
@@ -538,5 +540,6 @@ def test_the_page_is_used_by_mouse_and_keyboard(page: str, tmp_path: Path) -> No
     assert len(found["chosen"][1]) == 2
     assert found["end"] == [[], [], 0, True]
     assert found["empty"] == [0, True, ""]
+    assert found["spaces"][0] == found["spaces"][1] != found["spaces"][2]
     assert found["long"][0] == 0
     assert "the page shows up to 100" in found["long"][1]

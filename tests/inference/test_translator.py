@@ -331,6 +331,8 @@ def test_a_given_search_cannot_be_changed(model: Seq2Seq, tokenizer: Tokenizer) 
     translator = Translator(model, tokenizer, beam())
     with pytest.raises(HeedError, match="beam and n_best cannot change"):
         translator.translate(SENTENCES, beam=2, n_best=2)
+    with pytest.raises(HeedError, match="length_penalty cannot change"):
+        translator.translate(SENTENCES, length_penalty=0.0)
 
 
 def test_wrong_options_are_reported_before_a_line_is_read(model: Seq2Seq, tokenizer: Tokenizer) -> None:

@@ -105,6 +105,11 @@ def test_one_layer_one_head_and_the_other_attentions(tokenizer: Tokenizer, tiny_
     assert np.allclose(after.decoder_self[:, 4, row][:, keys], 1 / len(keys))
 
 
+def test_a_repeated_key_counts_once() -> None:
+    weights = np.asarray(force_row("cross", [0], [2, 0, 2]).weights)
+    np.testing.assert_array_equal(weights, [[[[0.5, 0, 0.5]]]])
+
+
 @pytest.mark.parametrize(
     ("instruction", "message"),
     [

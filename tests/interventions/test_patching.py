@@ -165,6 +165,7 @@ def test_twins_that_do_not_correspond_are_left_out(translator: Translator) -> No
     same = [replace(twin, bad=twin.good) for twin in twins]
     found = patch(translator, [*unequal, *twins, *other_words, *same, twins[0]])
     assert list(found.sentences) == list(twins)
+    assert found.example == int((found.best.probability - found.before).argmax())  # the upper median of two
     for wrong in (unequal, other_words, same, twins[:1]):
         with pytest.raises(HeedError, match="no twins"):
             patch(translator, wrong)
@@ -189,6 +190,16 @@ def test_the_table_and_the_page_show_every_head(translator: Translator) -> None:
     assert html.count("<td") >= sum(head.layer is not None for head in found["<b>"].heads)
     assert f"{100 * found['<b>'].best.restored:.0f}\u00a0%" in html
     assert TWINS[0].src in html
+
+
+def test_targets_may_have_unequal_numbers_of_subwords(translator: Translator) -> None:
+    first, second = telling_apart(translator)
+    longer = replace(second, good=second.good.replace(" müde", " müde müde"))
+    found = patch(translator, [first, longer])
+    assert len({len(pair.tgt_pieces) for pair in found.attended}) == 2
+    for attention in translator.model.attention_heads:
+        best = next(head for head in found.heads if head.attention == attention and head.head is not None)
+        assert TWINS[0].src in patching_page({"pronoun": replace(found, best=best)}, {"model": "m"})
 
 
 def test_the_command_reads_a_challenge_set(

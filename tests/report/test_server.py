@@ -1,5 +1,7 @@
 """The server of pages: which runs it lists, what it refuses, and when a page has something new."""
 
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPResponse
@@ -73,6 +75,16 @@ def test_a_folder_without_runs(tmp_path: Path, ask: Ask, runs: Path) -> None:
         make_server(tmp_path, server.server_port)
     with pytest.raises(HeedError, match="Port 99999 cannot be used"):
         make_server(tmp_path, 99999)
+
+
+def test_a_browser_that_hangs_up_leaves_no_traceback(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server = make_server(runs, 0)
+    server.daemon_threads = False  # server_close waits for them
+    with server, socket.create_connection(("127.0.0.1", server.server_port)) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close resets the connection
+        client.sendall(b"GET / HTTP/1.1\r\n")
+        server.handle_request()
+    assert capsys.readouterr().err == ""
 
 
 def test_a_page_is_new_after_a_validation_and_when_the_run_ends(ask: Ask, runs: Path) -> None:

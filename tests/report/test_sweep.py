@@ -130,6 +130,16 @@ def test_a_difference_within_the_noise_is_called_that() -> None:
     )
 
 
+@pytest.mark.parametrize(("seeds", "quantile"), [(3, 2.78), (9, 2.12), (10, 2.10), (16, 2.04), (500, 1.96)])
+def test_intervals_use_the_t_distribution(seeds: int, quantile: float) -> None:
+    verdict = make_verdict([38.0] * seeds, [37.9] * seeds, noise=1.0)
+    long = [replace(one, valid=[one.valid[0]] * seeds) for one in verdict.configurations]
+    verdict = replace(verdict, configurations=long)
+    value, interval = verdict.difference(verdict.configurations[1])
+    assert interval is not None
+    assert (interval[1] - value) / (2 / seeds) ** 0.5 == pytest.approx(quantile, abs=0.01)
+
+
 def test_a_difference_beyond_the_noise_is_called_that() -> None:
     far = make_study(verdict=make_verdict([38.0, 38.2, 38.1], [36.9, 37.1, 37.0]))
     assert headline(far)[1] == "It is better than trial 2: +1.10 [+0.53, +1.67], beyond the noise over seeds."

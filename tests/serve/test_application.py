@@ -163,6 +163,12 @@ def test_the_source_language_is_detected_for_each_text(serve: Serve, two: list[S
     assert one["detectedLanguage"] == answer["detectedLanguage"][0]
 
 
+def test_markup_is_no_evidence_of_a_language(serve: Serve, two: list[ServedModel]) -> None:
+    html = '<a href="https://example.org/der-hund-und-die-katze" title="der hund und die katze">the dog</a>'
+    answer = serve(*two).post("/translate", json={"q": html, "source": "auto", "target": "de", "format": "html"}).json()
+    assert answer["detectedLanguage"]["language"] == "en"
+
+
 def test_one_source_language_needs_no_detection(client: TestClient) -> None:
     answer = client.post("/translate", json={"q": "xyz", "source": "auto", "target": "de"}).json()
     assert answer["detectedLanguage"] == {"language": "en", "confidence": 100}
@@ -374,6 +380,7 @@ def test_the_server_describes_itself(client: TestClient) -> None:
     assert client.get("/models").json() == [{"name": "tiny", "directions": [EN_DE]}]
     settings = client.get("/frontend/settings").json()
     assert settings["charLimit"] == 10_000
+    assert settings["textLimit"] == 100
     assert settings["language"]["target"] == {"code": "de", "name": "German"}
 
 

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 import heed
 from heed.interventions import force
+from heed.serve import attend
 from heed.serve.models import ServedModel
 from tests.conftest import RNN
 from tests.export.models import write_run
@@ -54,6 +55,13 @@ def test_a_forced_row_is_that_of_force(client: TestClient, model: ServedModel) -
         np.testing.assert_allclose(cross, after.cross, atol=1e-4)
     assert np.allclose(np.array(cross)[1][:, rows][..., keys], 1 / len(keys), atol=1e-4)
     assert client.post("/attend", json={"q": TEXT, **LANGUAGES}).json() == before, "nothing stays in the model"
+
+
+def test_a_long_translation_is_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attend, "MAX_PIECES", 5)  # "dog" is one subword, and its translation by this model has 13
+    response = client.post("/attend", json={"q": "dog", **LANGUAGES})
+    assert response.status_code == 400
+    assert "The translation has " in response.json()["error"]
 
 
 def forced(**changes: object) -> dict[str, object]:

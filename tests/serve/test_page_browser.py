@@ -384,6 +384,27 @@ def test_a_long_text_and_its_translation_scroll(browser: Browser, models: list[S
     assert browser.run(f"0 <= {place} && {place} < {box}.clientHeight")  # the last sentence, that of the caret
 
 
+def test_more_sentences_than_texts_of_a_request(browser: Browser, models: list[ServedModel], serve: Serve) -> None:
+    server = serve(models, max_texts=2)
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    translate(browser, "The dog runs. A cat sleeps. The house. A dog. A cat.")
+    browser.wait("document.querySelectorAll('.sentence').length === 5")
+    assert server.translations == 3
+    assert browser.run("document.querySelector('#message').hidden")
+
+
+def test_codes_with_an_underscore(browser: Browser, serve: Serve, tmp_path: Path) -> None:
+    languages = {"src_lang": "en_GB", "tgt_lang": "pt_BR"}
+    run = write_run(tmp_path / "run", transformer(), seed=6, languages=languages)
+    server = serve([ServedModel("model", heed.load(run, device="cpu"))])
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'pt_BR'")
+    translate(browser)
+    assert browser.run("document.querySelector('#text').closest('[lang]').lang") == "en-GB"
+    assert browser.run("document.querySelector('.output').lang") == "pt-BR"
+
+
 def test_right_to_left(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     lines = ["הכלב רץ בבית", "החתול ישן", "האיכר ראה את הכלב ואת החתול", "הבית גדול מאוד"]
     run = write_run(

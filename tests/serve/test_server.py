@@ -214,6 +214,8 @@ def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, capsys: 
     assert "1 models and 2 names" in serve_fails(capsys, run_folder, "--name", "a", "--name", "b")
     assert "same name" in serve_fails(capsys, run_folder, run_folder, "--name", "a", "--name", "a", "--port", 0)
     assert "max_chars=0 must be" in serve_fails(capsys, run_folder, "--max-chars", 0)
+    error = serve_fails(capsys, run_folder, "--max-beam", 4)
+    assert "--max-alternatives 10 must be below --max-beam 4" in error
     assert "Choose another --host or --port" in serve_fails(capsys, run_folder, "--port", 99999)
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]

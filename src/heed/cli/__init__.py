@@ -31,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; None for those of the process.
 
     Returns:
-        The exit status: 0; 2 after an error that the user can correct; 130 after Ctrl-C.
+        The exit status: 0; 1 if `heed exercise check` finds that not all exercises pass; 2 after an error that the user
+        can correct; 130 after Ctrl-C.
     """
     try:
         if sys.stdout is None:

@@ -62,6 +62,9 @@ def run(args: argparse.Namespace) -> None:
             # The words of an instruction are those of the first translation.
             command = [] if ending else ["heed", "attend", "--model", path_text(folder), *_given_options(args)]
             systems.append(System(path_text(f"{name}{ending}"), path_text(folder), family, pairs, command))
+    if only:
+        for system in systems:
+            _check_map(system.pairs[0], only)
     write_file(args.out, attention_page(systems, given=bool(args.tgt)), into_devices=True)
     # Of several models, model M has pictures in the folder modelM, and its arrays are modelM.….
     pairs_by_model = {f"model{n}" * (len(systems) > 1): system.pairs for n, system in enumerate(systems, start=1)}
@@ -93,7 +96,11 @@ def _attend(args: argparse.Namespace, translator: "Translator", sentences: list[
 def _given_options(args: argparse.Namespace) -> list[str]:
     """Return the given options on which translations depend, as words of a command."""
     given = {"direction": args.direction, **search_options(args)}
-    options = [(f"--{name.replace('_', '-')}", value) for name, value in given.items() if value not in (None, False)]
+    options = [
+        (f"--{name.replace('_', '-')}", value)
+        for name, value in given.items()
+        if value is not None and value is not False
+    ]
     return [word for name, value in options for word in ((name,) if value is True else (name, str(value)))]
 
 
@@ -106,12 +113,20 @@ def _parse_map(text: str) -> tuple[str, int, int]:
     return kind if kind == "cross" else f"{kind}_self", int(found[2]) - 1, int(found[3]) - 1
 
 
-def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[str, int, int] | None) -> None:
-    """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1.
+def _check_map(pair: "Attended", only: tuple[str, int, int]) -> None:
+    """Raise a HeedError if the model of a pair does not have this map."""
+    kind, layer, head = only
+    sizes = {maps.kind: maps.weights.shape[:2] for maps in pair.map_sets}
+    layers, heads = sizes.get(kind, (0, 0))
+    if not (0 <= layer < layers and 0 <= head < heads):
+        raise HeedError(
+            f"--only: there is no layer {layer + 1} head {head + 1}: the model's {kind} attention has "
+            f"{layers} × {heads} maps (layers × heads)."
+        )
 
-    Raises:
-        HeedError: no model has the map ``only``.
-    """
+
+def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[str, int, int] | None) -> None:
+    """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1."""
     from heed.plot.attention_map import draw_map, draw_overview
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,14 +139,6 @@ def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[st
             for head in range(len(heads))
             if only in (None, (maps.kind, layer, head))
         ]
-        if only and not single:
-            kind, layer, head = only
-            sizes = {maps.kind: maps.weights.shape[:2] for maps in sets}
-            layers, heads = sizes.get(kind, (0, 0))
-            raise HeedError(
-                f"--only: there is no layer {layer + 1} head {head + 1}: the model's {kind} attention has "
-                f"{layers} × {heads} maps (layers × heads)."
-            )
         if sets and not only:
             draw_overview(sets, heading=heading).save(folder / f"{number}.{suffix}")
         for maps, layer, head in single:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from heed.cli.arguments import add, add_flag
 from heed.cli.lines import path_text, write_lines
-from heed.errors import HeedError
+from heed.errors import HeedError, argument
 from heed.files import replacing
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ def run(args: argparse.Namespace) -> None:
     from heed.inference import model_folder
     from heed.runs.averaging import average, find_unrelated
 
+    for name in ("last", "best"):
+        if (count := getattr(args, name)) is not None and count < 1:
+            raise HeedError(f"{argument(name, count)} must be at least 1.")
     sources = [source for path in args.sources for source in _weight_sources(path, args)]
     if len(sources) == 1 and not args.ema:
         raise HeedError(

@@ -1,6 +1,7 @@
 """``heed check``: what is wrong with a corpus, before it is trained on."""
 
 import argparse
+import os
 
 from heed.cli.arguments import add
 from heed.cli.lines import write_lines
@@ -18,10 +19,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from heed.launch.check import check
 
-    options = [word for word in (*args.data, *args.valid) if "=" in word]
-    train, valid = ([word for word in words if "=" not in word] for words in (args.data, args.valid))
+    options = [word for word in (*args.data, *args.valid) if _is_option(word)]
+    train, valid = ([word for word in words if not _is_option(word)] for words in (args.data, args.valid))
     if train:
         entries = [[files] if len(files) == 2 else files for files in (train, valid or train)]
         given = ["data=files", f"data.train={entries[0]}", f"data.valid={entries[1]}", "data.test=null"]
         options = [*given, *([] if valid else ["data.cleaning.drop_leaked=false", "data.max_eval=1000"]), *options]
     write_lines(check(options))
+
+
+def _is_option(word: str) -> bool:
+    return "=" in word and not os.path.exists(word)  # noqa: PTH110 - an option can be too long for Path.exists

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -34,6 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from heed import exercises
+    from heed.exercises.student import dir_option
 
     chosen = [exercises.find(args.name)] if args.name else list(exercises.EXERCISES.values())
     folder: Path = args.dir
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
         write_lines(each.read("solution.py").rstrip() for each in chosen)
     elif args.action == "start":
         missing = [each for each in chosen if args.name or not (folder / f"{each.name}.py").exists()]
-        option = "" if folder == Path("exercises") else f" --dir {shlex.quote(str(folder))}"
+        option = dir_option(folder)
         for path in (exercises.start(each.name, folder) for each in missing):
             write_lines([f"{path}: write the body, then run `heed exercise check {path.stem}{option}`."])
         if kept := len(chosen) - len(missing):

@@ -1,6 +1,7 @@
 """``heed export``: write a trained model for another engine, or as a page."""
 
 import argparse
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +49,8 @@ def run(args: argparse.Namespace) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as partial:
         report = target.export(translator, partial, check, quantization=quantization)
-    before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
+    written = [out] if out.is_file() else list(out.rglob("*"))
+    before, after = map(_megabytes, (model_folder.files(model_folder.find(args.model)), written))
     found = report.lines() if report else [UNCHECKED]
     write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *found])
 
@@ -76,6 +78,5 @@ def _output(args: argparse.Namespace, translator: "Translator", quantization: st
     return out.absolute()
 
 
-def _megabytes(path: Path) -> float:
-    files = path.rglob("*") if path.is_dir() else [path]
+def _megabytes(files: Iterable[Path]) -> float:
     return sum(file.stat().st_size for file in files if file.is_file()) / 1e6

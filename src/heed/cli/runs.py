@@ -12,7 +12,10 @@ SUMMARY = "List runs with their settings and scores."
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "folder", "DIR", "folder of runs, sweep, or single run", nargs="?", default=Path("runs"))
-    text = "sort by run, steps, minutes, valid_bleu, test_bleu or another key of --json"
+    text = (
+        "sort by run, settings, params, steps, minutes, state, valid_bleu, valid_chrf, valid_loss, test_bleu, "
+        "test_chrf or test_loss"
+    )
     add(parser, "--sort", "KEY", text, default="run")
     add_table_style(parser)
     add_flag(parser, "--json", "print a JSON list of objects with unrounded values")

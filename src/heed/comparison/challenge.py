@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from heed import synthetic
 from heed.comparison.runs import Side
-from heed.errors import HeedError
+from heed.errors import HeedError, argument
 from heed.synthetic import ContrastivePair
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def read_challenge(path: Path) -> list[ContrastivePair]:
     try:
         lines = path.read_bytes().decode().split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise HeedError(f"--challenge {path} cannot be read: {error}.") from error
+        raise HeedError(f"{argument('challenge', path)} cannot be read: {error}.") from error
     contrasts = []
     for number, line in enumerate(lines, start=1):
         try:

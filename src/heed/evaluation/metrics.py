@@ -28,7 +28,7 @@ def tokenized_bleu(output: SystemOutput) -> MetricScore:
     sacremoses, language = require("sacremoses", "tokenized-BLEU", "metrics"), base_language(output.tgt_lang) or "en"
     tokenize = partial(sacremoses.MosesTokenizer(lang=language).tokenize, return_str=True)
     part = f"|moses:{language}|sacremoses:{sacremoses.__version__}"
-    return bleu_of_tokens(replace(output, lowercase=True), tokenize, part)
+    return bleu_of_tokens(replace(output, lowercase=True), tokenize, part, reasons=["tokenized"])
 
 
 def spbleu(output: SystemOutput, *, model: str | None = None) -> MetricScore:

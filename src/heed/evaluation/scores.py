@@ -168,12 +168,18 @@ def ter(output: SystemOutput) -> MetricScore:
 
 
 def bleu_of_tokens(
-    output: SystemOutput, tokenize: Callable[[str], str], part: str, *, tokenizer: str = "none"
+    output: SystemOutput,
+    tokenize: Callable[[str], str],
+    part: str,
+    *,
+    tokenizer: str = "none",
+    reasons: Iterable[str] = (),
 ) -> MetricScore:
     """Return BLEU of lines in which ``tokenize`` and then sacreBLEU's ``tokenizer`` separate tokens by spaces."""
     hypotheses, *references = (list(map(tokenize, lines)) for lines in (output.hypotheses, *output.references))
     metric, _ = sacrebleu_metrics("", lowercase=output.lowercase, tokenize=tokenizer)
-    return sacrebleu_score(metric, replace(output, hypotheses=hypotheses, references=references), (), part=part)
+    reasons = [*reasons, *_reasons(output, "BLEU")]
+    return sacrebleu_score(metric, replace(output, hypotheses=hypotheses, references=references), reasons, part=part)
 
 
 def sacrebleu_score(

@@ -55,7 +55,9 @@ def _normalize(line: str) -> str:
 
 
 def scripts(lines: Iterable[str]) -> set[str]:
-    return {script(letter) for letter in set().union(*lines) if letter.isalpha()}
+    """Return the scripts of all letters. Compatibility forms such as º and Ａ have the script of their letter."""
+    letters = unicodedata.normalize("NFKC", "".join(set().union(*lines)))
+    return {script(letter) for letter in letters if letter.isalpha()}
 
 
 @cache

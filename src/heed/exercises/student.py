@@ -1,5 +1,6 @@
 """The student's files: start them and check them."""
 
+import shlex
 import sys
 import traceback
 from contextlib import redirect_stdout
@@ -12,6 +13,9 @@ from heed.exercises.exercise import load
 from heed.exercises.inputs import find
 from heed.files import writing
 
+FOLDER = Path("exercises")
+"""Default folder of a student's files."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -22,6 +26,11 @@ class Result:
     """passed, failed, gap open or not started."""
     message: str
     """Why, in one or two lines."""
+
+
+def dir_option(folder: Path) -> str:
+    """Return the option of ``heed exercise`` that names a folder, after a space; "" for the default folder."""
+    return "" if folder == FOLDER else f" --dir {shlex.quote(str(folder))}"
 
 
 def start(name: str, folder: Path) -> Path:
@@ -46,7 +55,9 @@ def check_file(name: str, folder: Path, *, seed: int | None = None) -> Result:
     find(name)
     path = folder / f"{name}.py"
     if not path.exists():
-        return Result(name, "not started", f"{path} does not exist: run `heed exercise start {name}`.")
+        return Result(
+            name, "not started", f"{path} does not exist: run `heed exercise start {name}{dir_option(folder)}`."
+        )
     try:
         with redirect_stdout(sys.stderr):
             names = load(path)

@@ -13,7 +13,7 @@ from heed.models.transformer import Transformer
 from heed.symbols import BOS_PIECE, EOS_PIECE, UNK_PIECE
 
 POSITIONS = 2048
-"""Positions of a sinusoidal table. heed's own translator accepts 1,024 subwords by default."""
+"""Rows of a table of sinusoidal or no positions. heed's own translator accepts 1,024 subwords by default."""
 
 EPSILON = {"layer": 1e-5, "rms": 1e-6}
 """Epsilon of torch's LayerNorm and of heed's RMSNorm."""
@@ -28,6 +28,12 @@ def check_supported(model: Seq2Seq) -> Transformer:
     return require_transformer(
         model, "CTranslate2", lambda own: {name: own.config.positions.kind == kind for kind, name in names.items()}
     )
+
+
+def max_positions(model: Transformer) -> int | None:
+    """Return the number of tokens that an export accepts on each side; None if it has no table of positions."""
+    config = model.config.positions
+    return None if config.kind == "rotary" else config.max_length or POSITIONS
 
 
 def save(
@@ -86,7 +92,7 @@ def _copy_embedding(side: Any, embedding: Any, model: Transformer, table: Tensor
     config, width, merge = model.config.positions, model.config.d_model, getattr(positions, "merge", None)
     vectors = torch.zeros(POSITIONS, width)
     if config.merge is not None:
-        vectors = positions.vectors(0, config.max_length or POSITIONS)
+        vectors = positions.vectors(0, max_positions(model))
     if merge is not None:  # W [x; p] = W_x x + W_p p: apply both to whole tables
         table, vectors = width**0.5 * table @ merge.weight[:, :width].T, vectors @ merge.weight[:, width:].T
     side.scale_embeddings = merge is None

@@ -62,6 +62,12 @@ class CTranslate2Engine(ExportedEngine):
             raise HeedError("CTranslate2 has beam search and greedy search only.")
 
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[NBest]:
+        longest = 1 + max(map(len, sources))
+        if self.positions is not None and longest > self.positions:
+            raise HeedError(
+                f"A sentence of {longest:,} tokens (EOS included) is longer than the {self.positions:,} positions of "
+                "the CTranslate2 model: shorten it, or use heed's own engine."
+            )
         beam, penalty, n_best = 1, 0.0, 1
         if isinstance(search, BeamSearch):
             beam, penalty, n_best = search.beam, search.length_penalty, search.n_best
@@ -131,7 +137,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         "tgt_lang": translator.tgt_lang,
         "search": translator.saved_search,
         "quantization": quantization,
-        "positions": model.max_target_length,
+        "positions": ctranslate2_model.max_positions(model),
     }
     _write_description(out, description)
     report = compare_engines(translator, CTranslate2Engine(out), check, is_exact=quantization is None)

@@ -95,13 +95,17 @@ def find(path: Path) -> Path:
     )
 
 
+def files(folder: Path) -> list[Path]:
+    """Return the config, the weights and the tokenizer files of a model folder."""
+    return [folder / CONFIG, folder / WEIGHTS, *sorted(folder.glob("*.model"))]
+
+
 def digest(path: Path) -> str:
     """Return the digest of a model's config, weights and tokenizer. ``path`` is a run or a model folder."""
     total = hashlib.blake2b(digest_size=16)
-    folder = find(path)
-    for name in (CONFIG, WEIGHTS, *sorted(file.name for file in folder.glob("*.model"))):
-        with (folder / name).open("rb") as file:
-            total.update(name.encode() + hashlib.file_digest(file, "blake2b").digest())
+    for each in files(find(path)):
+        with each.open("rb") as file:
+            total.update(each.name.encode() + hashlib.file_digest(file, "blake2b").digest())
     return total.hexdigest()
 
 

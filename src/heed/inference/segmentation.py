@@ -8,6 +8,7 @@ from typing import Unpack
 
 from heed.errors import require
 from heed.evaluation.alignment import Link
+from heed.evaluation.scores import base_language
 from heed.evaluation.words import split_words
 from heed.inference.lines import renumbered
 from heed.inference.outputs import Translation
@@ -30,9 +31,10 @@ def sentence_rules(language: str) -> Callable[[str], list[str]]:
         HeedError: if sentencex is not installed.
     """
     segment = require("sentencex", "Splitting sentences", "split").segment
+    base = base_language(language) or "en"  # sentencex has no rules for de-AT
 
     def split(line: str) -> list[str]:
-        found: list[str] = segment(language or "en", line)
+        found: list[str] = segment(base, line)
         # If the parts do not add up to the line, treat the line as one sentence.
         return found if "".join(found) == line and found else [line]
 
@@ -53,8 +55,7 @@ class SentenceSplitter:
     def __init__(self, translator: Translator, *, by_rules: bool = True) -> None:
         self._translator = translator
         self._rules = sentence_rules(translator.src_lang) if by_rules else lambda line: [line]
-        base = translator.tgt_lang.replace("_", "-").partition("-")[0]
-        self._space = "" if base in WITHOUT_SPACES else " "
+        self._space = "" if base_language(translator.tgt_lang) in WITHOUT_SPACES else " "
 
     def split(self, line: str) -> list[str]:
         """Return the sentences of a line with the white space between them. Their concatenation is the line."""

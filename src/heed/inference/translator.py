@@ -317,7 +317,7 @@ class Translator:
 
     def _build_search(self, changes: Mapping[str, Any]) -> Search:
         """Return the changed search; raise a HeedError if it cannot be changed or the engine does not support it."""
-        given = [name for name, value in changes.items() if value not in (None, False)]
+        given = [name for name, value in changes.items() if value is not None and value is not False]
         if not isinstance(self.saved_search, Search):
             search = build_search(self.saved_search, **changes)
         elif given:

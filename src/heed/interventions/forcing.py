@@ -60,7 +60,7 @@ def force(
 def force_row(
     attention: AttentionKind,
     queries: Collection[int],
-    keys: Sequence[int],
+    keys: Collection[int],
     *,
     layer: int | None = None,
     head: int | None = None,
@@ -70,6 +70,7 @@ def force_row(
     Args:
         queries, keys, layer, head: counted from 0. None: all layers, all heads.
     """
+    keys = sorted({*keys})
     weights = np.zeros((1, 1, 1, max(keys) + 1))
     weights[..., keys] = 1 / len(keys)
     layers, heads = (None if number is None else [number] for number in (layer, head))

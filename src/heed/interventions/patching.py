@@ -57,7 +57,7 @@ class Patching:
     best: PatchedHead
     """The single head that restores most."""
     example: int
-    """The sentence in which the best head has its median effect."""
+    """The sentence in which the best head has its median effect: the change of p(other word)."""
     attended: Sequence[Attended]
     """This sentence and its twin."""
 
@@ -99,7 +99,7 @@ def patch(translator: Translator, contrasts: Sequence[ContrastivePair]) -> Patch
         interval = bootstrap_interval(values, lambda sums: sums[:, 0] / sums[:, 1])
         heads.append(PatchedHead(*place, float(restored / whole), interval, np.exp(log_p[:, 1])))
     best = max((head for head in heads if head.head is not None), key=lambda head: head.restored)
-    middle = int(best.probability.argsort()[len(used) // 2])
+    middle = int((best.probability - np.exp(own[:, 1])).argsort()[len(used) // 2])
     attended = translator.attend([used[middle].src, used[middle ^ 1].src], [used[middle].good, used[middle ^ 1].good])
     return Patching(used, np.exp(own[:, 1]), np.exp(other[:, 1]), heads, best, middle, attended)
 

@@ -103,7 +103,7 @@ def compare_runs(
     else:
         groups, left_out = group_runs(list(map(Path, runs)))
     if len(groups) < 2:
-        raise HeedError("Give two or more runs to compare, the folder of a grid, or groups of runs with --group.")
+        raise HeedError("Give two or more runs to compare, the folder of a grid, or named groups of runs.")
     test_set, sides = read_sides(groups, split)
     challenge_set, contrasts = choose_challenge(challenge, sides)
     others, uncovered = read_other_sides(groups, sides, test_set.split)

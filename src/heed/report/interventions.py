@@ -89,11 +89,17 @@ def _example(patching: Patching) -> dict[str, Any]:
     first = next(t for t, words in enumerate(zip(*pieces, strict=False)) if words[0] != words[1])
     own, twin = (next(maps for maps in pair.map_sets if maps.kind == kind) for pair in patching.attended)
     keys = first + 1 if kind == "decoder_self" else len(own.columns)
-    rows = np.stack([maps.weights[patching.best.layer, patching.best.head, :, :keys] for maps in (own, twin)])
-    # In the decoder, the row that predicts the word; in the encoder, the row that differs most.
-    row = int(np.abs(rows[0] - rows[1]).sum(1).argmax()) if kind == "encoder_self" else first
+    both = [maps.weights[patching.best.layer, patching.best.head, :, :keys] for maps in (own, twin)]
+    # In the decoder, the row that predicts the word; in the encoder, the row that differs most. Targets may have
+    # unequal numbers of rows.
+    row = int(np.abs(both[0] - both[1]).sum(1).argmax()) if kind == "encoder_self" else first
     columns = [
         " / ".join(dict.fromkeys(map(piece_label, names))) for names in zip(own.columns, twin.columns, strict=False)
     ]
-    figure = heat_map(["this", "twin"], columns, rows[:, row], name="Attention in the sentence and in its twin")
+    figure = heat_map(
+        ["this", "twin"],
+        columns,
+        np.stack([maps[row] for maps in both]),
+        name="Attention in the sentence and in its twin",
+    )
     return {"word": piece_label(pieces[1][first]), "figure": figure, "query": piece_label(own.rows[row])}

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from http import HTTPStatus
@@ -44,6 +45,10 @@ class _Handler(BaseHTTPRequestHandler):
     def __init__(self, *args: Any, folder: Path) -> None:
         self.folder = folder
         super().__init__(*args)
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # the browser hung up
+            super().handle()
 
     def do_GET(self) -> None:
         if self.headers.get("Host", "").partition(":")[0] not in HOSTS:

@@ -103,8 +103,14 @@ class Verdict:
         if not freedom or self.noise is None:
             return value, None
         error = self.noise * math.sqrt(1 / len(self.best.valid) + 1 / len(other.valid))
-        half = error * (T_QUANTILES[freedom - 1] if freedom <= len(T_QUANTILES) else NORMAL_QUANTILE)
+        half = error * _t_quantile(freedom)
         return value, (value - half, value + half)
+
+
+def _t_quantile(freedom: int) -> float:
+    """Return the 0.975 quantile of Student's t distribution; above the table, its expansion to 1/freedom."""
+    z = NORMAL_QUANTILE
+    return T_QUANTILES[freedom - 1] if freedom <= len(T_QUANTILES) else z + (z**3 + z) / (4 * freedom)
 
 
 @dataclass(frozen=True)

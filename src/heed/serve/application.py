@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -88,8 +88,14 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
         """Detect the language of a text among the source languages of the server."""
         return await respond(service, request, schemas.DetectRequest, service.detect)
 
-    @app.post("/attend", responses=ERRORS, openapi_extra=body_schema(AttendRequest), tags=["attention"])
-    async def attend(request: Request) -> AttendResponse:
+    @app.post(
+        "/attend",
+        response_model=AttendResponse,
+        responses=ERRORS,
+        openapi_extra=body_schema(AttendRequest),
+        tags=["attention"],
+    )
+    async def attend(request: Request) -> Response:
         """Translate a sentence and return the attention weights of all layers and heads."""
         return await respond(service, request, AttendRequest, partial(translate_and_attend, service))
 
@@ -128,6 +134,7 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
         first = models.routes[0]
         return schemas.FrontendSettings(
             char_limit=settings.max_chars,
+            text_limit=min(settings.max_texts, settings.max_sentences),
             api_keys=bool(settings.api_keys),
             key_required=bool(settings.api_keys),
             language={"source": named(first.source), "target": named(first.target)},

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Annotated
 
+from fastapi import Response
+from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from heed.inference.outputs import Attended
@@ -10,11 +12,12 @@ from heed.interventions.forcing import force, force_row, named_words
 from heed.layers.edits import AttentionKind
 from heed.plot.attention_map import most_informative_head
 from heed.serve.errors import ApiError
+from heed.serve.models import Route
 from heed.serve.schemas import LanguageCode, ModelName, RequestBody, Side, Text
 from heed.serve.service import Service
 
 MAX_PIECES = 200
-"""Longest text in subwords. The size of the response grows with the square of the length."""
+"""Longest text and longest translation in subwords. The size of the response grows with the square of the length."""
 MAX_FORCED = 50
 """Most forced rows of a request."""
 DIGITS = 4
@@ -90,14 +93,13 @@ class AttendResponse(BaseModel):
     ]
 
 
-async def translate_and_attend(service: Service, body: AttendRequest) -> AttendResponse:
-    """Translate a sentence and return its attention weights."""
+async def translate_and_attend(service: Service, body: AttendRequest) -> Response:
+    """Translate a sentence and return its attention weights, an `AttendResponse`."""
     service.check_size(body.q)
     route = service.find_route(body.source, body.target, body.model)
     text = " ".join(body.q.split())
     (ids,) = route.translator.tokenizer.encode_src([text])
-    if len(ids) > MAX_PIECES:
-        raise ApiError(f"The sentence has {len(ids):,} subwords, and attention is shown for up to {MAX_PIECES}.")
+    _check_length("sentence", len(ids))
     if not ids:
         raise ApiError("The text is empty: send a sentence.")
     for row in body.force:
@@ -110,6 +112,18 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
         return force(route.translator, text, edits)[1] if edits else route.translator.attend(text)[0]
 
     pair = await service.worker(route.model).call(attend)
+    _check_length("translation", len(pair.tgt_pieces) - 1)
+    # In a thread, because it has up to millions of numbers.
+    content = await run_in_threadpool(lambda: _response(route, pair, body.force).model_dump_json())
+    return Response(content, media_type="application/json")
+
+
+def _check_length(text: str, pieces: int) -> None:
+    if pieces > MAX_PIECES:
+        raise ApiError(f"The {text} has {pieces:,} subwords, and attention is shown for up to {MAX_PIECES}.")
+
+
+def _response(route: Route, pair: Attended, forced: Sequence[ForcedRow]) -> AttendResponse:
     sets = pair.map_sets
     best = {maps.kind: most_informative_head(maps.weights) for maps in sets}
     return AttendResponse(
@@ -120,7 +134,7 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
             "source": named_words(pair.source, pair.src_pieces),
             "target": named_words(pair.target, pair.tgt_pieces),
         },
-        force=body.force,
+        force=forced,
         translation=pair.target,
         layers=[
             Layer(name=f"layer {number}", kind=maps.kind, heads=heads.astype(float).round(DIGITS).tolist())

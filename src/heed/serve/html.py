@@ -34,6 +34,11 @@ def parse(text: str) -> list[str | TextNode]:
     return parser.finish()
 
 
+def text_of(text: str) -> str:
+    """Return the text nodes of HTML, separated by spaces. Errors: see `parse`."""
+    return " ".join(node.text for node in parse(text) if isinstance(node, TextNode))
+
+
 class _Parser(HTMLParser):
     """Collects the pieces. Everything except text nodes is copied from the source, not re-serialised."""
 

@@ -105,6 +105,7 @@ class FrontendSettings(CamelCase):
     """``GET /frontend/settings``."""
 
     char_limit: int
+    text_limit: Annotated[int, Field(description="Texts per request.")]
     frontend_timeout: int = 500
     api_keys: bool
     key_required: bool

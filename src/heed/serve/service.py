@@ -17,6 +17,7 @@ from heed.inference.segmentation import SentenceSplitter, sentence_rules
 from heed.serve.detection import Detector
 from heed.serve.documents import Document, html_document, text_document
 from heed.serve.errors import ApiError
+from heed.serve.html import text_of
 from heed.serve.models import Models, Route
 from heed.serve.observation import Metrics
 from heed.serve.schemas import Detection, DetectRequest, TranslateRequest, TranslateResponse
@@ -123,7 +124,7 @@ class Service:
     def _text(self, content: str, body: TranslateRequest) -> _Text:
         """Return a text with its language and its model, split into sentences."""
         if body.source == AUTO:
-            detection = self._detect(content)[0]
+            detection = self._detect(text_of(content) if body.format == "html" else content)[0]
         else:
             detection = Detection(language=self.models.find_language(body.source), confidence=100)
         if body.model is None and detection.language == self.models.find_language(body.target):

@@ -5,7 +5,7 @@ from typing import Annotated, get_args, get_type_hints
 
 from typing_extensions import Doc
 
-from heed.errors import HeedError
+from heed.errors import HeedError, argument
 from heed.options import AtLeast0, AtLeast1, Positive, validated
 
 
@@ -36,13 +36,13 @@ class ServeSettings:
     def __post_init__(self) -> None:
         if self.max_sentences > self.max_waiting:
             raise HeedError(
-                f"max_sentences={self.max_sentences} must be at most max_waiting={self.max_waiting}: a larger request "
-                "could never be accepted."
+                f"{argument('max_sentences', self.max_sentences)} must be at most "
+                f"{argument('max_waiting', self.max_waiting)}: a larger request could never be accepted."
             )
         if self.max_alternatives >= self.max_beam:
             raise HeedError(
-                f"max_alternatives={self.max_alternatives} must be below max_beam={self.max_beam}: the beam holds the "
-                "best translation, too."
+                f"{argument('max_alternatives', self.max_alternatives)} must be below "
+                f"{argument('max_beam', self.max_beam)}: the beam holds the best translation, too."
             )
 
 

@@ -3,7 +3,7 @@ const DELAY = 350;            // milliseconds from the last key to the request
 const DWELL = 220;            // milliseconds for which the pointer rests on another sentence before its attention is shown
 const ALTERNATIVES = 3;
 const state = {
-  languages: [], models: [], limit: Infinity,
+  languages: [], models: [], limit: Infinity, textLimit: Infinity,
   chosen: [],                 // names of models, at least one
   sentences: [], tail: "",    // {before, text}: a sentence and the white space before it
   results: {},                // by model: {texts, others}
@@ -62,7 +62,7 @@ function tell(error, again) {
 const ABBREVIATION = /(^|\s)(\p{Lu}\p{Ll}?|Mrs|Prof|bzw|etc|vgl)\.\s*$/u;
 
 function sentencesOf(text, language) {
-  const segmenter = globalThis.Intl?.Segmenter && new Intl.Segmenter(language === "auto" ? undefined : language, { granularity: "sentence" });
+  const segmenter = globalThis.Intl?.Segmenter && new Intl.Segmenter(langOf(language) || undefined, { granularity: "sentence" });
   const found = [];
   let before = "";
   text.split(/(\n+)/).forEach((line, index) => {
@@ -95,6 +95,7 @@ function wordPieces(pieces, text) {
 /* ---- Languages and models. */
 const source = () => $("source").value, target = () => $("target").value;
 const languageName = code => state.languages.find(each => each.code === code)?.name ?? code;
+const langOf = code => code === "auto" ? "" : code.replaceAll("_", "-");   // pt_BR is pt-BR in BCP 47
 const fill = (select, codes, wanted) => {
   select.replaceChildren(...codes.map(code => make("option", { value: code }, code === "auto" ? "Detect language" : languageName(code))));
   select.value = codes.includes(wanted) ? wanted : codes[0];
@@ -109,7 +110,7 @@ async function start() {
   tell(null);
   try {
     const [languages, models, settings] = await Promise.all(["languages", "models", "frontend/settings"].map(path => ask(path)));
-    Object.assign(state, { languages, models, limit: settings.charLimit });
+    Object.assign(state, { languages, models, limit: settings.charLimit, textLimit: settings.textLimit });
     $("key-label").hidden = !settings.keyRequired;
     const sources = languages.filter(each => each.targets.length).map(each => each.code);
     fill($("source"), sources.length > 1 ? [...sources, "auto"] : sources, settings.language.source.code);
@@ -123,7 +124,7 @@ function chooseSource(wanted = target()) {
 }
 
 function chooseTarget() {
-  $("field").lang = source() === "auto" ? "" : source();
+  $("field").lang = langOf(source());
   const names = candidates();
   state.chosen = state.chosen.filter(name => names.includes(name));
   if (!state.chosen.length) state.chosen = names.slice(0, 1);
@@ -174,12 +175,8 @@ async function translate() {
   const { sentences, tail } = sentencesOf(text, source()), chosen = state.chosen;
   render(true);
   try {
-    const found = await Promise.all(chosen.map(model => ask("translate", {
-      q: sentences.map(each => each.text), source: source(), target: target(), alternatives: ALTERNATIVES,
-      ...source() !== "auto" && { model },
-    }, signal)));
-    const results = Object.fromEntries(chosen.map((model, i) => [model, { texts: found[i].translatedText,
-      others: found[i].alternatives ?? [], language: found[i].detectedLanguage?.[0]?.language }]));
+    const found = await Promise.all(chosen.map(model => translateAll(sentences.map(each => each.text), model, signal)));
+    const results = Object.fromEntries(chosen.map((model, i) => [model, found[i]]));
     Object.assign(state, { sentences, tail, results, forced: {}, pointed: null, active: Math.min(sentenceAtCaret(sentences), sentences.length - 1) });
     tell(null);
     render();
@@ -191,6 +188,19 @@ async function translate() {
     $("results").classList.add("stale");   // what is shown is not the translation of this text
     tell(error, translate);
   }
+}
+
+/* In requests of no more texts than the server accepts. */
+async function translateAll(texts, model, signal) {
+  const all = { texts: [], others: [] };
+  for (let start = 0; start < texts.length; start += state.textLimit) {
+    const found = await ask("translate", { q: texts.slice(start, start + state.textLimit), source: source(), target: target(),
+      alternatives: ALTERNATIVES, ...source() !== "auto" && { model } }, signal);
+    all.texts.push(...found.translatedText);
+    all.others.push(...found.alternatives ?? []);
+    all.language ??= found.detectedLanguage?.[0]?.language;
+  }
+  return all;
 }
 
 function sentenceAtCaret(sentences) {
@@ -211,7 +221,7 @@ function render(busy = false) {
   $("results").classList.remove("stale");
   $("results").replaceChildren(...state.chosen.map(model => {
     const result = results[model], texts = textsOf(model) ?? [];
-    const output = make("p", { class: "output", lang: target(), dir: "auto", "data-model": model });
+    const output = make("p", { class: "output", lang: langOf(target()), dir: "auto", "data-model": model });
     texts.forEach((text, index) => output.append(gap(index), make("span", { class: `sentence${index === state.active ? " active" : ""}`, "data-sentence": index },
       ...spans(model, text, index))));
     if (!texts.length) output.append(make("span", { class: "waiting" }, busy ? "Translating …" : "Translation"));
@@ -256,7 +266,7 @@ function others(model) {
   const { texts = [], others: found = [] } = state.results[model] ?? {}, other = (found[state.active] ?? []).filter(text => text !== texts[state.active]);
   const level = state.chosen.length > 1 ? "h3" : "h2";  // several models have headings of their own
   return other.length ? [make(level, { class: "title" }, texts.length > 1 ? "Other translations of this sentence" : "Other translations"),
-    make("ul", { lang: target() }, ...other.map(text => make("li", { dir: "auto" }, text)))] : [];
+    make("ul", { lang: langOf(target()) }, ...other.map(text => make("li", { dir: "auto" }, text)))] : [];
 }
 
 async function copyText(model, button) {
@@ -381,7 +391,7 @@ class ServedSystem extends ForcibleSystem {
     super.show();
     const plain = state.results[this.name]?.texts[state.active], take = row => () => view.force(this, row);
     this.before.hidden = !this.rows.length;
-    this.unchanged.lang = target();
+    this.unchanged.lang = langOf(target());
     this.unchanged.textContent = plain === this.pairs[0].target ? `${plain} (the same)` : plain;
     this.changes.replaceChildren(...this.rows.map(row => changeButton(describeRow(row), take(row), row.kind !== "encoder_self" && row.query >= this.answer.tokens.target.length)),
       ...this.rows.length > 1 ? [changeButton("all changes", () => attend({ model: this.name, rows: [] }))] : []);
