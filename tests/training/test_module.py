@@ -27,6 +27,7 @@ from heed.evaluation.scores import MetricScore
 from heed.kernels import Consistency
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
+from heed.runs.checkpoints import CHECKPOINT_FORMAT
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.loss import cut_second_passes, translation_loss
 from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
@@ -279,7 +280,7 @@ def saved_by(module: TranslationModule) -> dict[str, Any]:
 
 
 def test_a_checkpoint_contains_its_format_number(module: TranslationModule) -> None:
-    assert saved_by(module)["heed_format"] == 2
+    assert saved_by(module)["heed_format"] == CHECKPOINT_FORMAT
 
 
 @pytest.mark.parametrize("number", [1, 3])
