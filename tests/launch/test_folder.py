@@ -101,6 +101,13 @@ def test_a_failed_start_keeps_the_files_of_a_given_folder(
     assert (tmp_path / "config.yaml").read_text() == content
 
 
+def test_a_folder_with_a_best_checkpoint_holds_a_run(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "best-0000010.ckpt").touch()
+    with pytest.raises(HeedError, match="already holds a run"), claim_folder(compose(folder=tmp_path)):
+        pass
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_the_folder_is_removed_where_a_held_lock_cannot_be(
     compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
