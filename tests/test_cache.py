@@ -14,6 +14,7 @@ import pytest
 from heed import cache
 from heed.cache import build_once
 from heed.errors import HeedError
+from heed.files import require_room
 from tests import forkserver
 from tests.damage import flip_bit, make_folder, truncate
 from tests.data.corpora import ROOT, numbered_dogs, train_tokenizer
@@ -156,3 +157,13 @@ def test_an_entry_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HeedError, match=r"cannot be written .*set cache_dir=DIR"):
         build_once(tmp_path / "file" / "x" / "y", lambda folder: None)
+
+
+def test_a_disk_with_too_little_room_keeps_the_finished_parts(tmp_path: Path) -> None:
+    def build(folder: Path) -> None:
+        (folder / "part").touch()
+        require_room(folder, 1e30, "this test", "cache_dir")
+
+    with pytest.raises(HeedError, match="of free space, but this test needs"):
+        build_once(tmp_path / "entry", build)
+    assert (tmp_path / "entry.partial" / "part").exists()

@@ -118,10 +118,10 @@ def remove(path: Path) -> None:
 
 
 def require_room(folder: Path, needed: float, purpose: str, option: str) -> None:
-    """Raise a HeedError if the disk of a folder has too few free bytes; ``option`` chooses another folder."""
+    """Raise a MachineError if the disk of a folder has too few free bytes; ``option`` chooses another folder."""
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise HeedError(
+        raise MachineError(
             f"{folder} has {free / 1e6:,.0f} MB of free space, but {purpose} needs about {needed / 1e6:,.0f} MB: make "
             f"room, or set {option}=DIR to a folder on another disk."
         )
