@@ -17,7 +17,7 @@ from heed.cache import cache_key
 from heed.data.corpus import Corpus
 from heed.errors import HeedError
 from heed.files import replacing, write_file
-from heed.launch.compose import Config, compose_with_hydra
+from heed.launch.compose import Config, compose_with_hydra, quote
 from heed.launch.configuration import build_parts, plain_options
 from heed.progress import is_first_process, print_line
 from heed.runs.checkpoints import latest_checkpoint
@@ -98,7 +98,7 @@ def _train_models(cfg: Config, folder: Path) -> dict[str, list[Path]]:
                 continue
             print_line(f"Training {model}, one of {2 * cfg.diversify} models that translate the training text.")
             changes = {
-                "diversify": "0", "test": "false", "seed": seed, "hydra.run.dir": f"'{model}'",
+                "diversify": "0", "test": "false", "seed": seed, "hydra.run.dir": quote(model),
                 "resume": "true" if latest_checkpoint(model) else "false",
                 "data.reverse": str((name == "backward") != cfg.data.reverse).lower(),
             }  # fmt: skip

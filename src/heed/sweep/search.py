@@ -15,6 +15,7 @@ from optuna.trial import Trial, TrialState
 
 from heed.compat import hydra_job_error, optuna_heartbeats
 from heed.errors import HeedError
+from heed.launch.compose import quote
 from heed.launch.errors import failure_reason
 from heed.launch.processes import detect_launch
 from heed.progress import print_line
@@ -181,9 +182,9 @@ class StudyWorker:
             *self.plan.fixed,
             *trial.user_attrs["overrides"],
             "test=false",  # test sets are for the winner
-            f"sweep.trial='{study.study.study_name}#{trial.number}'",
-            f"hydra.sweep.dir='{self.plan.folder}'",
-            f"hydra.sweep.subdir='{folder}'",
+            f"sweep.trial={quote(f'{study.study.study_name}#{trial.number}')}",
+            f"hydra.sweep.dir={quote(self.plan.folder)}",
+            f"hydra.sweep.subdir={quote(folder)}",
         ]
         if latest_checkpoint(self.plan.folder / folder) is not None:
             overrides.append("resume=true")
