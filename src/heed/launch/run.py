@@ -118,7 +118,7 @@ def settle(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, dict[str, 
 
     def count_pairs() -> int:
         # What this machine cannot train is refused before the text is read.
-        selection, _ = _load_metrics(config)
+        selection, _ = load_metrics(config)
         _build_trainer(config, parts | {"logger": {}}, folder, selection, ())
         return len(text()[0].train)
 
@@ -159,7 +159,7 @@ def assemble(
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
     """
-    selection, metrics = _load_metrics(config)
+    selection, metrics = load_metrics(config)
     trainer = _build_trainer(config, parts, folder, selection, callbacks)
     corpus, tokenizer = parts["text"]()
     dropout, with_tests = parts["tokenizer"].bpe_dropout, config["test"]
@@ -180,7 +180,7 @@ def assemble(
     return trainer, module, data
 
 
-def _load_metrics(config: Mapping[str, Any]) -> tuple[Selection, dict[str, Metric]]:
+def load_metrics(config: Mapping[str, Any]) -> tuple[Selection, dict[str, Metric]]:
     """Return how validations are ranked (``select=``), and the further metrics of validations and tests, by name."""
     known = {name.lower(): metric for name, metric in METRICS.items()}
     known |= {n: build_part(node, where=f"metric.{n}.", later=("output",)) for n, node in config["metric"].items()}
