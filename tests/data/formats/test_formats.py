@@ -255,6 +255,9 @@ def test_patterns_and_folders(tmp_path: Path) -> None:
     (tmp_path / "parts" / "3.de").write_text("de 3\n")
     with pytest.raises(HeedError, match=r"parts/3\.de has no translation in this folder"):
         read("parts")
+    (tmp_path / "parts" / "3.de.gz").write_bytes(gzip.compress(b"de 4\n"))
+    with pytest.raises(HeedError, match=r"parts/3\.de and .*parts/3\.de\.gz would both be 3\.de: keep one"):
+        read("parts")
 
 
 def test_columns_by_number_and_scores(folder: Path) -> None:
