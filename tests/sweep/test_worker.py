@@ -25,7 +25,7 @@ def plan(tmp_path: Path) -> Plan:
     """A search over a grid of three by two points."""
     plan = Plan.__new__(Plan)
     plan.settings = SweepSettings(
-        objective="valid.bleu", n_trials=9, space={}, sampler={"_target_": GRID}, pruner=None, storage=None, workers=1,
+        objective="valid.bleu", n_trials=2, space={}, sampler={"_target_": GRID}, pruner=None, storage=None, workers=1,
         confirm="2x2", compare=None, heartbeat=10, trial=None,
     )  # fmt: skip
     plan.config = OmegaConf.create({"seed": 1})
