@@ -64,6 +64,8 @@ class FilesCorpus(CorpusOptions):
             )
         if self.temperature is not None and any(text.weight for text in self.texts.values()):
             raise HeedError("data.temperature decides the weights of a mixture without weights: leave out one of them.")
+        if all(text.from_step for text in self.texts.values()):
+            raise HeedError("data.train: no text starts at step 0: set from_step of one of them to 0, or leave it out.")
         self.valid_entries = _parse_valid(self.valid)
         self.test_entries = {} if self.test is None else _parse_tests(self.test)
         self.given_direction = next(iter(self.valid_entries))
