@@ -14,6 +14,7 @@ import pytest
 from heed import cache
 from heed.cache import build_once
 from heed.errors import HeedError
+from heed.files import require_room
 from tests import forkserver
 from tests.damage import flip_bit, make_folder, truncate
 from tests.data.corpora import ROOT, numbered_dogs, train_tokenizer
@@ -50,9 +51,17 @@ def test_an_entry_of_another_format_version_is_built_again(tmp_path: Path, monke
     built: list[int] = []
 
     def build(path: Path) -> None:
+        assert not list(path.iterdir()), "parts of another version"
         built.append(cache.FORMAT)
         (path / "file").write_text("text")
 
+    def interrupt(path: Path) -> None:
+        (path / "part").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cache, "FORMAT", 0)
+    with pytest.raises(KeyboardInterrupt):
+        build_once(tmp_path / "entry", interrupt)
     for version in (1, 1, 2, 2):
         monkeypatch.setattr(cache, "FORMAT", version)
         build_once(tmp_path / "entry", build)
@@ -104,7 +113,7 @@ def test_files_of_a_killed_process_do_not_block_the_next(tmp_path: Path) -> None
     assert first.stdout.readline() == "building\n"
     first.kill()
     first.communicate()
-    assert list(tmp_path.glob("entry.partial"))
+    assert list(tmp_path.glob("entry.*.partial"))
     assert start_builder(entry, 0).communicate(timeout=60)[0] == "building\ndone\n"
     assert start_builder(entry, 0).communicate(timeout=60)[0] == "done\n"
     assert not list(tmp_path.glob("entry*.partial"))
@@ -156,3 +165,14 @@ def test_an_entry_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HeedError, match=r"cannot be written .*set cache_dir=DIR"):
         build_once(tmp_path / "file" / "x" / "y", lambda folder: None)
+
+
+def test_a_disk_with_too_little_room_keeps_the_finished_parts(tmp_path: Path) -> None:
+    def build(folder: Path) -> None:
+        (folder / "part").touch()
+        require_room(folder, 1e30, "this test", "cache_dir")
+
+    with pytest.raises(HeedError, match="of free space, but this test needs"):
+        build_once(tmp_path / "entry", build)
+    (partial,) = tmp_path.glob("entry.*.partial")
+    assert (partial / "part").exists()

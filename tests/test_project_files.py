@@ -19,7 +19,7 @@ from torch.testing import assert_close
 from heed.errors import HeedError
 from heed.evaluation.metrics import METRICS
 from heed.evaluation.scores import SystemOutput
-from heed.launch.run import _load_metrics
+from heed.launch.run import load_metrics
 from tests import conftest
 
 ROOT = Path(__file__).parent.parent
@@ -114,22 +114,22 @@ def test_the_metric_that_contributing_adds_can_be_selected(monkeypatch: pytest.M
     table = eval(f"{{{line}}}", vars(added))
     monkeypatch.setattr("heed.launch.run.METRICS", {**METRICS, **table})
     options: dict[str, Any] = {"metrics": ["ter"], "metric": {}, "data": {}}
-    selection, chosen = _load_metrics({**options, "select": "not-copied"})
+    selection, chosen = load_metrics({**options, "select": "not-copied"})
     assert [*chosen] == ["ter", "not-copied"]
     output = SystemOutput(hypotheses=["a", "b"], references=[["x", "y"]], sources=["a", "c"])
     assert chosen["not-copied"](output).value == 50
     assert selection.key({"bleu": 0.0, "not-copied": 50}) > selection.key({"bleu": 5.0, "not-copied": 40})
-    ter, _ = _load_metrics({**options, "select": "ter"})
+    ter, _ = load_metrics({**options, "select": "ter"})
     assert ter.key({"bleu": 0.0, "ter": 40}) > ter.key({"bleu": 5.0, "ter": 50})
     for select in ("length-ratio", "rouge"):
         with pytest.raises(
             HeedError, match=f"select={select} cannot rank validations: choose one of bleu, chrf, loss, "
         ):
-            _load_metrics({**options, "select": select})
+            load_metrics({**options, "select": select})
     with pytest.raises(HeedError, match="There is no metric 'rouge'"):
-        _load_metrics({**options, "select": "bleu", "metrics": ["rouge"]})
+        load_metrics({**options, "select": "bleu", "metrics": ["rouge"]})
     own = {"mine": {"_target_": "heed.evaluation.copies.not_copied", "_partial_": True}}
-    assert [*_load_metrics({**options, "select": "mine", "metric": own})[1]] == ["ter", "mine"]
+    assert [*load_metrics({**options, "select": "mine", "metric": own})[1]] == ["ter", "mine"]
 
 
 def load_source(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

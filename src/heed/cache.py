@@ -40,8 +40,8 @@ def cache_key(*content: Any) -> str:
 def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: float = 60.0) -> Path:
     """Return the folder of an entry. If the entry is missing or damaged, build it first.
 
-    One process builds while others wait. An interrupted build leaves ``folder.partial``, and the next build continues
-    there. A damaged entry is rebuilt under another name, because other processes may have mapped its files.
+    One process builds while others wait. An interrupted build leaves ``folder.FORMAT.partial``, and the next build
+    continues there. A damaged entry is rebuilt under another name, because other processes may have mapped its files.
 
     Args:
         folder: path of the entry. "-1", "-2", … is appended if entries with the earlier names are damaged.
@@ -63,7 +63,7 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
         with _locked(folder, wait_minutes):
             path = _find(folder)  # another process may have built it
             if not path.exists():
-                partial = folder.with_name(f"{folder.name}.partial")
+                partial = folder.with_name(f"{folder.name}.{FORMAT}.partial")
                 partial.mkdir(exist_ok=True)
                 try:
                     build(partial)

@@ -118,10 +118,10 @@ def remove(path: Path) -> None:
 
 
 def require_room(folder: Path, needed: float, purpose: str, option: str) -> None:
-    """Raise a HeedError if the disk of a folder has too few free bytes; ``option`` chooses another folder."""
+    """Raise a MachineError if the disk of a folder has too few free bytes; ``option`` chooses another folder."""
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise HeedError(
+        raise MachineError(
             f"{folder} has {free / 1e6:,.0f} MB of free space, but {purpose} needs about {needed / 1e6:,.0f} MB: make "
             f"room, or set {option}=DIR to a folder on another disk."
         )
@@ -136,14 +136,14 @@ def check_regular(path: Path) -> None:
 
 
 YAML_LIMIT = 2**18
-"""Maximum bytes of a YAML file. Those that heed writes have a few thousand."""
+"""Maximum bytes of a YAML file. Most that heed writes have a few thousand."""
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path, *, limit: int = YAML_LIMIT) -> dict[str, Any]:
     """Read a YAML file that heed wrote and return its mapping.
 
-    The file is not trusted: size and depth are limited, and aliases, with which a short file can describe a huge
-    value, are refused (`yaml_text` writes none).
+    The file is not trusted: its size in bytes (``limit``) and its depth are limited, and aliases, with which a short
+    file can describe a huge value, are refused (`yaml_text` writes none).
 
     Raises:
         HeedError: if the file cannot be read, exceeds the limits or is not a mapping.
@@ -159,8 +159,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
             return super().compose_node(parent, index)
 
     check_regular(path)
-    if path.stat().st_size > YAML_LIMIT:
-        raise HeedError(f"{path} is larger than {YAML_LIMIT:,} bytes: it was not written by heed.")
+    if path.stat().st_size > limit:
+        raise HeedError(f"{path} is larger than {limit:,} bytes: it was not written by heed.")
     try:
         data = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except OSError as error:

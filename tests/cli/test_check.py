@@ -59,6 +59,10 @@ def test_options_of_a_training_can_be_given_instead_of_files(heed: Heed, tmp_pat
     assert "rnn, " in out
     assert "The warm-up takes 80 of the 100 steps" in out
     assert "the generated corpus: no fault found in 60 pairs." in out
+    german = ["data.src_lang=de", "data.tgt_lang=en", "data.train=400", "data.valid=30"]
+    _, out, _ = heed("check", *small, *german, "trainer.max_steps=100")
+    assert "de → en" in out
+    assert "the generated corpus: no fault found in 400 pairs." in out
 
 
 def test_mistakes_are_sentences(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from heed.data.steps import Planner
 from heed.data.tokenizer_training import TokenizerTrainer
 from heed.directions import Direction
 from heed.errors import HeedError
-from heed.runs.results import mean_scores
+from heed.runs.results import mean_scores, scores_of_tests
 from tests.data.corpora import TOKENIZER, compose_data, write_lines
 
 WORDS = {
@@ -181,6 +181,9 @@ def test_the_mean_of_several_sets_says_so() -> None:
     assert mean["not_comparable"] == "the mean of x, y"
     sets["y"] |= {"loss": None, "bleu_signature": "b"}
     assert (mean_scores(sets)["loss"], mean_scores(sets)["bleu_signature"]) == (None, "a and b")
+    assert scores_of_tests({"sets": sets}, sets) == mean_scores(sets)
+    assert scores_of_tests({}, sets) == next(iter(sets.values()))
+    assert scores_of_tests({"sets": sets}, {}) is None
 
 
 @pytest.mark.slow

@@ -157,6 +157,7 @@ def test_a_temperature_makes_weights(mixed: Path) -> None:
             "give every text a weight, or none of them",
         ),
         ({"train": "{a: {files: [[{}/train.en,{}/train.de]], tag: crawl}}"}, "tag=crawl must be a word in angle"),
+        ({"train": "{a: {files: [[{}/train.en,{}/train.de]], from_step: 9}}"}, "no text starts at step 0"),
         ({"temperature": "3"}, "data.temperature decides the weights of a mixture: leave it out, or name the texts"),
         (
             {"train": "{a: {files: [[{}/train.en,{}/train.de]], weight: 1}}", "temperature": "3"},
@@ -170,6 +171,17 @@ def test_a_temperature_makes_weights(mixed: Path) -> None:
 )  # fmt: skip
 def test_wrong_mixtures_are_refused(folder: Path, changes: dict[str, str], message: str) -> None:
     assert message in files_error(folder, changes)
+
+
+def test_a_tag_that_the_tokenizer_lacks_and_a_tiny_weight_are_refused_before_the_training(mixed: Path) -> None:
+    untagged: Tokenizer = TokenizerTrainer(**TOKENIZER).train(load(mixed).train, mixed / "cache")
+    planner = Planner(batch_tokens=100, device_tokens=120, pool=70, seed=1)
+    for options, message in (
+        ([], "This tokenizer has no tag <crawl> for a text"),
+        (["data.train.crawl.tag=null", "data.train.talks.weight=1e-9"], "data.train.talks would be less than 1 of"),
+    ):
+        with pytest.raises(HeedError, match=message):
+            TranslationData(load(mixed, *options), untagged, planner, bpe_dropout=0.0, with_tests=True)
 
 
 @pytest.mark.slow

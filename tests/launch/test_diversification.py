@@ -59,8 +59,19 @@ def test_a_run_trains_on_the_translations_of_models_of_both_directions(
     assert Path("run/translations/long.hyp").exists()
 
     calls.clear()
-    assert command(*TINY, "seed=2", "hydra.run.dir=other")[0] == 0
+    Path(config["cache_dir"]).rename("moved")
+    others = ["seed=2", "trainer.log_every=7", "cache_dir=moved", "hydra.run.dir=other"]
+    status, err = command(*TINY, *others)
+    assert status == 0, err
     assert calls == []  # another seed trains on the same translations
+
+    def refused(words: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
+        calls.append(words[3:4])
+        return subprocess.CompletedProcess(words, 1)
+
+    monkeypatch.setattr(diversification.subprocess, "run", refused)
+    assert command(*TINY, "data.noise={typos: 0.1}", "cache_dir=moved", "hydra.run.dir=noisy")[0] == 2
+    assert calls[-1] == ["train"]  # noise needs other models
 
 
 def test_several_directions_are_refused(compose: Callable[..., Any], tmp_path: Path) -> None:

@@ -37,38 +37,38 @@ def test_a_run_with_checkpoints_can_be_resumed(
         (folder / "checkpoints" / f"last-{step:07d}.ckpt").touch()
     monkeypatch.setattr("sys.executable", "/usr/bin/python")
     monkeypatch.setattr("sys.argv", ["train.py", "model=rnn", "ckpt_path=x.ckpt", "resume=false", "hydra.run.dir=y"])
-    report_on_failure(folder, RuntimeError(), resumed=False)
+    report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
     assert capsys.readouterr().err == (
         f"The last checkpoint is {folder}/checkpoints/last-0000010.ckpt. To resume: python train.py 'resume={folder}'\n"
     )
     monkeypatch.setattr("sys.argv", ["heed train", "model=rnn", "resume=true"])
-    report_on_failure(folder, RuntimeError(), resumed=False)
+    report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
     assert capsys.readouterr().err.endswith(f"To resume: heed train 'resume={folder}'\n")
     for error in (DivergedError.__new__(DivergedError), CheckpointFormatError("x")):
-        report_on_failure(folder, error, resumed=False)
+        report_on_failure(folder, error, resumed=False, is_new=True)
         assert capsys.readouterr().err == ""
-    report_on_failure(folder, HeedError("x"), resumed=True)
+    report_on_failure(folder, HeedError("x"), resumed=True, is_new=True)
     assert capsys.readouterr().err == ""
-    report_on_failure(folder, HeedError("x"), resumed=False)
+    report_on_failure(folder, HeedError("x"), resumed=False, is_new=True)
     assert "To resume" in capsys.readouterr().err
 
 
 def test_the_folder_of_a_run_without_metrics_is_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report_on_failure(folder, RuntimeError(), resumed=False)
+    report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
     assert not folder.exists()
     assert capsys.readouterr().err == ""
 
 
 def test_other_files_are_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "notes.txt").touch()
-    report_on_failure(folder, RuntimeError(), resumed=False)
+    report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
     assert capsys.readouterr().err == f"{folder} holds no checkpoint to resume from.\n"
 
 
 def test_metrics_are_kept_with_the_config(folder: Path) -> None:
     (folder / "metrics.csv").touch()
-    report_on_failure(folder, RuntimeError(), resumed=False)
+    report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
     assert (folder / "config.yaml").exists()
 
 
@@ -87,6 +87,25 @@ def test_a_given_folder_is_used_as_it_is(
             claim_folder(compose("name=x", "hydra.run.dir=runs/x", folder=home)),
         ):
             pass
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("seed: 1\n", "a bug"), ("model: rnn\n", "does not belong"), ("[", "does not belong")]
+)
+def test_a_failed_start_keeps_the_files_of_a_given_folder(
+    compose: Callable[..., DictConfig], tmp_path: Path, content: str, message: str
+) -> None:
+    (tmp_path / "config.yaml").write_text(content)
+    with pytest.raises((HeedError, RuntimeError), match=message), claim_folder(compose(folder=tmp_path)):
+        raise RuntimeError("a bug")
+    assert (tmp_path / "config.yaml").read_text() == content
+
+
+def test_a_folder_with_a_best_checkpoint_holds_a_run(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "best-0000010.ckpt").touch()
+    with pytest.raises(HeedError, match="already holds a run"), claim_folder(compose(folder=tmp_path)):
+        pass
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")

@@ -12,8 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import QuotedString
 
 import heed
-from heed.launch.compose import expand_resume
-from heed.launch.interactive import _quote
+from heed.launch.compose import expand_resume, quote
 from tests.finished import FinishedRun
 from tests.launch.test_command import FILES, write_pairs
 
@@ -80,12 +79,15 @@ def test_a_mistake_is_a_heed_error_with_the_message_of_the_command(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    "value",
-    [None, True, 3, 0.5, "rnn", "a b", "it's", "\\", "a\\'b\\\\", "${x}", "[a,b]", [["a's.en", "b.de"], [1, None]], ""],
-)
+VALUES = [
+    None, True, 3, 0.5, "rnn", "a b", "it's", "\\", "a\\'b\\\\", "${x}", "[a,b]", [["a's.en", "b.de"], [1, None]], "",
+    {"typos": 0.1, "own": {"files": [["a's.en", "b.de"]]}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES)
 def test_values_are_those_that_hydra_reads(value: Any) -> None:
-    (override,) = OverridesParser.create().parse_overrides([f"x={_quote(value)}"])
+    (override,) = OverridesParser.create().parse_overrides([f"x={quote(value)}"])
     found = override.value()
     assert _plain(found) == value
 
@@ -93,7 +95,19 @@ def test_values_are_those_that_hydra_reads(value: Any) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
     return value.text if isinstance(value, QuotedString) else value
+
+
+def test_a_run_in_a_folder_with_an_apostrophe_is_resumed(finished: FinishedRun, tmp_path: Path) -> None:
+    run = tmp_path / "Ann's runs"
+    (run / ".hydra").mkdir(parents=True)
+    for name in ("hydra.yaml", "overrides.yaml"):
+        (run / ".hydra" / name).write_bytes((finished.folder / ".hydra" / name).read_bytes())
+    for word in (f"resume={run}", f"resume={quote(run)}"):
+        parsed = OverridesParser.create().parse_overrides(expand_resume([word])[-2:])
+        assert [override.value() for override in parsed] == [str(run), True]
 
 
 def test_resume_with_a_folder_stands_for_the_options_of_the_run(finished: FinishedRun) -> None:

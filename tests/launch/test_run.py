@@ -1,7 +1,9 @@
 """Runs that cannot do what their options say, and the parts of a run in its first process and in the others."""
 
 import shutil
+import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 from heed.errors import HeedError
+from heed.launch import finish
 from heed.launch.compose import compose
 from heed.launch.configuration import dry_run
 from heed.launch.run import _build_trainer, _check_room
@@ -51,7 +54,8 @@ def test_a_checkpoint_at_max_steps_cannot_be_trained_further(command: Command, t
 
 def test_too_little_room_for_a_checkpoint_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     model = torch.nn.Linear(10**6, 1, bias=False)
-    for optimizer, moments in ((torch.optim.AdamW, 2), (torch.optim.SGD, 0)):
+    sgd = torch.optim.SGD
+    for optimizer, moments in ((torch.optim.AdamW, 2), (sgd, 0), (partial(sgd, lr=0.1, momentum=0.9), 1)):
         module: Any = SimpleNamespace(
             parameters=model.parameters, configure_optimizers=lambda optimizer=optimizer: optimizer(model.parameters())
         )
@@ -72,3 +76,13 @@ def test_only_the_first_process_logs(rank: int, tmp_path: Path, monkeypatch: pyt
     trainer = _build_trainer(config, parts, tmp_path, Selection(), [])
     assert [type(logger).__name__ for logger in trainer.loggers] == ["WandbLogger"] * (rank == 0)
     assert (tmp_path / "wandb" / "id").exists() == (rank == 0)
+
+
+def test_the_commit_is_of_the_repository_of_heed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@y"]
+    for words in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    (tmp_path / ".venv").mkdir()
+    for clone, is_own in ((tmp_path, True), (tmp_path / ".venv", False)):
+        monkeypatch.setattr(finish, "__file__", str(clone / "src/heed/launch/finish.py"))
+        assert (finish._git_commit() is not None) == is_own

@@ -4,8 +4,10 @@ import multiprocessing
 import signal
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from threading import Timer
 
 import pytest
+from filelock import FileLock
 
 from heed.errors import HeedError
 from heed.runs.claim import LOCK, create, creation_order, locked
@@ -61,4 +63,11 @@ def test_a_lock_keeps_others_out_until_its_process_dies(tmp_path: Path) -> None:
     holder.join()
     assert (tmp_path / "run" / LOCK).exists()
     with locked(tmp_path / "run"):
+        pass
+
+
+def test_a_process_that_asks_whether_a_folder_is_locked_keeps_nobody_out(tmp_path: Path) -> None:
+    lock = FileLock(tmp_path / LOCK, thread_local=False).acquire().lock  # as `is_locked` does
+    Timer(0.2, lock.release).start()
+    with locked(tmp_path):
         pass

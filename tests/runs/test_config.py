@@ -96,3 +96,9 @@ def flatten(config: Any, prefix: str = "") -> Iterator[str]:
     for key, value in config.items() if isinstance(config, dict) else ():
         yield f"{prefix}{key}"
         yield from flatten(value, f"{prefix}{key}.")
+
+
+def test_the_config_of_a_run_may_name_thousands_of_files(tmp_path: Path) -> None:
+    config = {"data": {"train": [[f"part-{number:05d}.en", f"part-{number:05d}.de"] for number in range(7000)]}}
+    write_config(tmp_path, config)
+    assert read_config(tmp_path) == config

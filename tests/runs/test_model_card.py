@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 import heed
+from heed.evaluation.buckets import WORD_COUNTS
 from heed.evaluation.scores import corpus_scores
+from heed.evaluation.words import casefolded_words
 from heed.launch import finish
 from heed.runs.model_card import CardSplit, write_model_card
 from heed.sweep.verdict import score_tests
@@ -114,7 +116,7 @@ def test_a_run_is_finished_only_with_its_card(run: Callable[..., Path], monkeypa
 
 @pytest.mark.full
 def test_every_run_writes_its_card(run: Callable[..., Path]) -> None:
-    folder = run("smoke", *SMOKE, "seed=7", "test=false")
+    folder = run("smoke", *SMOKE, "seed=7", "test=false", "metrics=[ter,perplexity]")
     text = (folder / "model" / "README.md").read_text(encoding="utf-8")
     assert yaml.safe_load(text.split("---\n")[1])["language"] == ["en", "de"]
     assert "model=rnn" in text
@@ -122,7 +124,12 @@ def test_every_run_writes_its_card(run: Callable[..., Path]) -> None:
     assert heed.load(folder).translate("the dog sleeps .")
     assert "| valid | BLEU |" in text
     assert "| test | BLEU |" not in text
+    words = {
+        word for line in (folder / "translations" / WORD_COUNTS).read_text().splitlines() for word in line.split()[:1]
+    }
     scores = score_tests(folder)
+    assert {*casefolded_words((folder / "translations" / "test.src").read_text())} <= words
+    assert all({*one["metrics"]} == {"ter", "perplexity"} for one in scores.values())
     scored = (folder / "model" / "README.md").read_text(encoding="utf-8")
     assert all(f"| {name} | BLEU | {scores[name]['bleu']:.2f} |" in scored for name in ("test", "long"))
     unchanged = [part for part in text.split("\n## ") if part.startswith(("Data", "Training"))]

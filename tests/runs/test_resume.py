@@ -41,8 +41,8 @@ HARMLESS = {
         "devices": 2, "num_nodes": 2, "strategy": "ddp", "log_every": 1, "accelerator": "gpu", "max_steps": 9,
         "max_epochs": None, "max_time": "00:01:00:00",
     },
-    "logger": {"csv": {}}, "callbacks": {"attention_maps": None}, "data": {"preparation": {"num_proc": 1}},
-    "name": "other", "resume": True,
+    "logger": {"csv": {}}, "callbacks": {"attention_maps": None, "diagnosis": None}, "name": "other", "resume": True,
+    "data": {"preparation": {"num_proc": 1}},
 }  # fmt: skip
 HARMFUL = {
     "trainer.precision": "bf16-mixed", "trainer.validate_every": 7, "trainer.keep_best": 2, "trainer.keep_last": 2,

@@ -1,6 +1,8 @@
 """Which trials a worker claims, and how their runs end them."""
 
+import json
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import optuna
@@ -10,6 +12,8 @@ from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
 from heed.errors import HeedError
+from heed.runs.claim import locked
+from heed.sweep import search
 from heed.sweep.plan import GRID, Plan, SweepSettings
 from heed.sweep.search import StudyWorker
 from heed.sweep.space import grid_values, read_space
@@ -21,7 +25,7 @@ def plan(tmp_path: Path) -> Plan:
     """A search over a grid of three by two points."""
     plan = Plan.__new__(Plan)
     plan.settings = SweepSettings(
-        objective="valid.bleu", n_trials=9, space={}, sampler={"_target_": GRID}, pruner=None, storage=None, workers=1,
+        objective="valid.bleu", n_trials=2, space={}, sampler={"_target_": GRID}, pruner=None, storage=None, workers=1,
         confirm="2x2", compare=None, heartbeat=10, trial=None,
     )  # fmt: skip
     plan.config = OmegaConf.create({"seed": 1})
@@ -110,3 +114,20 @@ def test_a_worker_that_dies_before_it_draws_loses_no_point_of_a_grid(plan: Plan)
         taken.append(claimed[1].params)
         study.tell(claimed[1], 1.0)
     assert taken == plan.grids[""]
+
+
+def test_a_worker_waits_for_the_results_of_a_silent_one(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "POLL_SECONDS", 0.05)
+    worker = work_on(plan)
+    claimed = worker._claim()
+    assert claimed is not None
+    study, trial = claimed
+    folder = plan.folder / trial.user_attrs["folder"]
+    with locked(folder):
+        run = Thread(target=worker._run, args=claimed)
+        run.start()
+        run.join(0.3)
+        assert run.is_alive()
+        (folder / "results.json").write_text(json.dumps({"valid": {"bleu": 3.0}}))
+    run.join(60)
+    assert study.study.trials[trial.number].values == [3.0]

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from heed.data.augmentation import GROWTH_PAIRS, Sampler
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
-from heed.data.mixture import MixtureOrder
+from heed.data.mixture import MixtureOrder, frame_counts
 from heed.data.order import EpochOrder, Order, TrainingPairs, View
 from heed.data.pairs import Pairs, id_lists
 from heed.data.read_ahead import ReadAhead
@@ -85,8 +85,8 @@ class TranslationData(L.LightningDataModule):
         resume: refuse a checkpoint that was trained on other text.
 
     Raises:
-        HeedError: if the tokenizer's language tags do not match the corpus, or if an evaluation sentence or a training
-            pair is too long.
+        HeedError: if the tokenizer's tags do not match the corpus, if a weight of a mixture is too small, or if an
+            evaluation sentence or a training pair is too long.
     """
 
     def __init__(
@@ -102,6 +102,8 @@ class TranslationData(L.LightningDataModule):
         super().__init__()
         self.resume = resume
         _check_tags(corpus, tokenizer)
+        if corpus.train.is_mixture:
+            frame_counts(corpus.train.weights, [part.text.name for part in corpus.train.texts])  # checks the weights
         self.corpus, self.planner = corpus, planner
         self.tokenizer = tokenizer.towards(corpus.directions[0].tgt_lang)
         self._digests = corpus.digests
@@ -135,7 +137,8 @@ class TranslationData(L.LightningDataModule):
         planner.check_length(pair + tags + 2)
         noises = [part.text.noise for part in corpus.train.texts]
         self.sampler = Sampler(tokenizer, bpe_dropout, noises) if bpe_dropout or any(noises) else None
-        sample = self.train.read(np.arange(min(GROWTH_PAIRS, len(self.train))))
+        sampled = min(GROWTH_PAIRS, len(self.train))  # evenly, because texts and directions grow differently
+        sample = self.train.read(np.arange(sampled) * len(self.train) // sampled)
         self.growth = self.sampler.growth(sample) if self.sampler else 1.0
         """Target tokens with BPE-dropout divided by those without it."""
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
@@ -306,10 +309,15 @@ def _views(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[View]:
 
 
 def _check_tags(corpus: Corpus, tokenizer: Tokenizer) -> None:
-    """Raise a HeedError if the tokenizer lacks a language tag of the corpus.
+    """Raise a HeedError if the tokenizer lacks a tag of the corpus.
 
-    The tokenizer of a finished model (``init_from``) may have been trained for other directions.
+    The tokenizer of a finished model (``init_from``) may have been trained for other directions and texts.
     """
+    if unknown := [tag for tag in corpus.train.tags if tag not in tokenizer.text_tags]:
+        raise HeedError(
+            f"This tokenizer has no tag {unknown[0]} for a text: choose a tag that its model was trained with "
+            f"({', '.join(tokenizer.text_tags) or 'it has none'}), or leave out the tag in data.train."
+        )
     needed = {direction.tag for direction in corpus.directions} if tokenizer.tags else set(corpus.tags)
     if not needed <= set(tokenizer.tags):
         theirs, ours = (" or ".join(tags) or "no tag" for tags in (tokenizer.tags, corpus.tags))

@@ -68,18 +68,17 @@ class MixtureOrder(Order):
     """The endless sequence of a mixture's sentences. Each text repeats as needed, every time in a new order.
 
     Args:
+        texts: at least one of them starts at step 0.
         weights: share of each text in the sentences, relative to the other texts.
         step_tokens: target tokens of an optimizer step, to convert ``from_step`` to a position.
 
     Raises:
-        HeedError: if no text starts at step 0, or a weight is too small.
+        HeedError: if a weight is too small.
     """
 
     def __init__(
         self, pairs: TrainingPairs, texts: Sequence[Text], weights: Sequence[float], *, seed: int, step_tokens: float
     ) -> None:
-        if all(text.from_step for text in texts):
-            raise HeedError("data.train: no text starts at step 0: set from_step of one of them to 0, or leave it out.")
         self.pairs = pairs
         self._epoch_steps = pairs.tgt_tokens / step_tokens
         self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(

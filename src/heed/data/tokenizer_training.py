@@ -86,7 +86,8 @@ class TokenizerTrainer:
                 train = partial(self.train_models, pairs=len(text), tags=tags)
                 Tokenizer(text.call_with_words(train, self.max_sentences)).save(folder)
 
-        return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build))
+        minutes = text.texts[0].preparation.wait_minutes
+        return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build, wait_minutes=minutes))
 
     def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> list[bytes]:
         """Train on the words of a sample, and return the models of source and target, see `Tokenizer`.

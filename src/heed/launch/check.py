@@ -40,7 +40,7 @@ def check(overrides: Sequence[str]) -> Iterator[str]:
     yield from diagnose(replace(facts, faults=())).values()
     valid = facts.valid if len(data.corpus.directions) == 1 else Sides([], [])
     for source in (source for part in data.corpus.train.texts for source in part.text.sources):
-        yield from _find_faults(source, valid, swapped=config["data"]["reverse"])
+        yield from _find_faults(source, valid, swapped=parts["data"].reverse)
 
 
 def _find_faults(source: Source, valid: Sides, *, swapped: bool) -> Iterator[str]:

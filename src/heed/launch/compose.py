@@ -1,7 +1,8 @@
 """Compose the configuration of a run as ``train.py`` does, settle ``auto``, and find what differs from the defaults."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,6 +12,7 @@ import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.utils import get_object
 from omegaconf import OmegaConf, open_dict
@@ -79,7 +81,10 @@ def expand_resume(words: Sequence[str]) -> list[str]:
         HeedError: if there is no such run.
     """
     given = _by_name(words)
-    value = given.get("resume", "").partition("=")[2].strip("'\"")
+    word = given.get("resume", "")
+    value = word.partition("=")[2]
+    if re.fullmatch(r"'.*'|\".*\"", value):
+        value = str(OverridesParser.create().parse_override(word).value())
     if value.lower() in TRUTHS:
         return list(words)
     run = Path(value).expanduser().absolute()
@@ -89,7 +94,18 @@ def expand_resume(words: Sequence[str]) -> list[str]:
     folders = [f"--config-dir={each['path']}" for each in sources if each["provider"] == "command-line"]
     before = [word for name, word in _by_name(read_overrides(run)).items() if name not in (*given, "ckpt_path")]
     kept = [word for name, word in given.items() if name not in ("resume", "hydra.run.dir")]
-    return [*folders, *before, *kept, f"hydra.run.dir='{run}'", "resume=true"]
+    return [*folders, *before, *kept, f"hydra.run.dir={quote(run)}", "resume=true"]
+
+
+def quote(value: Any) -> str:
+    """Return a value in Hydra's grammar of overrides, where a backslash escapes only a quote or one before a quote."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(quote, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{key}:{quote(each)}' for key, each in value.items())}}}"
+    if isinstance(value, str | Path):
+        return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + "\\'" * bool(found[2]), str(value)) + "'"
+    return format_value(value)
 
 
 def _by_name(words: Sequence[str]) -> dict[str, str]:
@@ -98,7 +114,7 @@ def _by_name(words: Sequence[str]) -> dict[str, str]:
 
 def compose(overrides: Sequence[str], *, folder: Path = Path("unused")) -> Config:
     """Return what ``train.py OVERRIDES`` composes for a run in ``folder``, and make it the current one of Hydra."""
-    cfg = compose_with_hydra([*overrides, f"hydra.runtime.output_dir='{folder}'"])
+    cfg = compose_with_hydra([*overrides, f"hydra.runtime.output_dir={quote(folder)}"])
     HydraConfig.instance().set_config(cfg)  # read by interpolations such as ${hydra:runtime.choices.model}
     with open_dict(cfg):
         del cfg["hydra"]
@@ -155,7 +171,7 @@ def find_differences(cfg: Config) -> list[str]:
     leading = {name: chosen[name] for name in LEADING if name in chosen and chosen[name] != defaults[name]}
     presets = {name: chosen[name] for name in PRESETS if name in chosen}
     # The user's presets may choose configs in folders of the user.
-    folders = [f"'file://{source.path}'" for source in job.runtime.config_sources if source.schema == "file"]
+    folders = [quote(f"file://{source.path}") for source in job.runtime.config_sources if source.schema == "file"]
     words = [f"hydra.searchpath=[{','.join(folders)}]", *(f"{name}={choice}" for name, choice in leading.items())]
     try:
         base = compose_with_hydra(words)

@@ -4,6 +4,7 @@ Source: Nguyen et al. 2020, "Data Diversification: A Simple Strategy For Neural 
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,12 +18,15 @@ from heed.cache import cache_key
 from heed.data.corpus import Corpus
 from heed.errors import HeedError
 from heed.files import replacing, write_file
-from heed.launch.compose import Config, compose_with_hydra
+from heed.launch.compose import Config, compose_with_hydra, quote
 from heed.launch.configuration import build_parts, plain_options
 from heed.progress import is_first_process, print_line
 from heed.runs.checkpoints import latest_checkpoint
-from heed.runs.config import role
+from heed.runs.config import effective_options, role
 from heed.runs.results import RESULTS
+
+SPLITS = ("train", "valid", "test")
+"""The options of ``data=files`` that name files."""
 
 
 def diversify(cfg: Config) -> None:
@@ -41,9 +45,12 @@ def diversify(cfg: Config) -> None:
     corpus: Corpus = build_parts(config)["data"].load()
     if corpus.train.is_mixture or len(corpus.directions) > 1:
         raise HeedError("diversify= needs a single text of one direction: leave out mixtures and data.both_directions.")
-    others = ("data", "diversify")
-    options = {name: value for name, value in config.items() if role(name) not in ("harmless", "seed", "text")}
-    key = cache_key(corpus.digest, sorted((name, repr(value)) for name, value in options.items() if name not in others))
+    options = {  # that change the models; the digest stands for the text
+        name: value
+        for name, value in effective_options(config).items()
+        if name != "diversify" and role(name) not in ("seed", "text") and not re.match(r"data\.(?!noise)", name)
+    }
+    key = cache_key(corpus.digest, sorted((name, repr(value)) for name, value in options.items()))
     folder = (Path(cfg.cache_dir) / "diversified" / key).absolute()
     file = folder / f"data-{cfg.diversify}.json"
     if not file.exists():
@@ -55,29 +62,37 @@ def diversify(cfg: Config) -> None:
         write_file(file, json.dumps(text, indent=2) + "\n")
     files: Any = OmegaConf.to_container(compose_with_hydra(["data=files"]).data)
     kept = {name: cfg.data[name] for name in ("cleaning", "preparation", "noise", "max_eval_tokens", "cache_dir")}
-    cfg.data = {**files, **json.loads(file.read_text(encoding="utf-8")), **kept}
+    text = json.loads(file.read_text(encoding="utf-8"))
+    cfg.data = {**files, **text, **{split: _in_folder(folder, text[split]) for split in SPLITS}, **kept}
+
+
+def _in_folder(folder: Path, files: Any) -> Any:
+    """Return nested lists and mappings of files with the folder in front of each file."""
+    if isinstance(files, dict):
+        return {name: _in_folder(folder, each) for name, each in files.items()}
+    return [_in_folder(folder, each) for each in files] if isinstance(files, list) else files and str(folder / files)
 
 
 def _write_corpus(corpus: Corpus, folder: Path) -> dict[str, Any]:
-    """Write the text of a corpus, and return the options of ``data=files`` that read it."""
+    """Write the text of a corpus, and return the options of ``data=files`` that read it, with relative paths."""
     blocks = (text.clean.read(number)[0] for text in corpus.train.texts for number in text.clean.blocks)
     (valid,) = corpus.valid.values()
-    tests = {name: [_write_text(folder / "test" / name, [part.text])] for name, part in corpus.tests.items()}
+    tests = {name: [_write_text(folder, f"test/{name}", [part.text])] for name, part in corpus.tests.items()}
     return {
-        "train": [_write_text(folder / "train", blocks)],
-        "valid": [_write_text(folder / "valid", [valid.text])],
+        "train": [_write_text(folder, "train", blocks)],
+        "valid": [_write_text(folder, "valid", [valid.text])],
         "test": tests or None,
         **corpus.directions[0]._asdict(),
     }
 
 
-def _write_text(path: Path, blocks: Iterable[Any]) -> list[str]:
-    """Write the sides of a text, and return their files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    names = [f"{path}.src", f"{path}.tgt"]
+def _write_text(folder: Path, name: str, blocks: Iterable[Any]) -> list[str]:
+    """Write the sides of a text, and return their files, relative to the folder."""
+    names = [f"{name}.src", f"{name}.tgt"]
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
     with (
-        replacing(Path(names[0])) as src,
-        replacing(Path(names[1])) as tgt,
+        replacing(folder / names[0]) as src,
+        replacing(folder / names[1]) as tgt,
         src.open("w", encoding="utf-8") as sources,
         tgt.open("w", encoding="utf-8") as targets,
     ):
@@ -98,7 +113,7 @@ def _train_models(cfg: Config, folder: Path) -> dict[str, list[Path]]:
                 continue
             print_line(f"Training {model}, one of {2 * cfg.diversify} models that translate the training text.")
             changes = {
-                "diversify": "0", "test": "false", "seed": seed, "hydra.run.dir": f"'{model}'",
+                "diversify": "0", "test": "false", "seed": seed, "hydra.run.dir": quote(model),
                 "resume": "true" if latest_checkpoint(model) else "false",
                 "data.reverse": str((name == "backward") != cfg.data.reverse).lower(),
             }  # fmt: skip
@@ -108,12 +123,12 @@ def _train_models(cfg: Config, folder: Path) -> dict[str, list[Path]]:
 
 
 def _translate(models: dict[str, list[Path]], folder: Path) -> list[str]:
-    """Translate the training text with all models, and return the files of the pairs."""
+    """Translate the training text with all models, and return the files of the pairs, relative to the folder."""
     pairs = folder / f"pairs-{len(models['--model'])}"
     words = [word for option, found in models.items() for model in found for word in (option, str(model))]
     sides = ["--src", f"{folder / 'train.src'}", "--tgt", f"{folder / 'train.tgt'}"]
     _heed("synthesize", [*words, *sides, "--out", str(pairs)])
-    return [str(pairs / f"{number}.jsonl") for number in range(1, sum(map(len, models.values())) + 1)]
+    return [f"{pairs.name}/{number}.jsonl" for number in range(1, sum(map(len, models.values())) + 1)]
 
 
 def _heed(command: str, arguments: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def write_run(
 
     for split, result in module.results.items():
         run.write_translations(split, data.texts[split], result.translations)
-    _write_word_counts(run.path / "translations" / WORD_COUNTS, data, module.results)
+    _write_word_counts(run.path / "translations" / WORD_COUNTS, data)
 
     languages = corpus.directions[0]._asdict()
     search = {key: value for key, value in config["search"].items() if key != "_target_"}
@@ -131,9 +131,13 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
     write_model_card(folder, results, splits=splits, directions=corpus.directions, license=license_)
 
 
-def _write_word_counts(file: Path, data: TranslationData, splits: Iterable[str]) -> None:
-    """Write how often the source words of the evaluated sentences occur in the training text, or a sample of it."""
-    vocabulary = {word for split in splits for src in data.texts[split].src for word in casefolded_words(src)}
+def _write_word_counts(file: Path, data: TranslationData) -> None:
+    """Write how often the source words of all evaluation sets occur in the training text, or a sample of it.
+
+    The test sets are included with ``test=false`` too, because a search translates them later.
+    """
+    sets = (*data.corpus.valid.values(), *data.corpus.tests.values())
+    vocabulary = {word for part in sets for src in part.text.src for word in casefolded_words(src)}
     counts, pairs = count_words(data.training_sources(COUNTED_PAIRS), vocabulary), len(data.corpus.train)
     write_counts(file, counts, pairs=min(pairs, COUNTED_PAIRS), of=pairs)
 
@@ -151,9 +155,16 @@ def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
 
 
 def _git_commit() -> str | None:
-    """Return the commit of the code, with "-dirty" if files differ from it; None outside a repository."""
-    command = ("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
-    try:
+    """Return the commit of the code, with "-dirty" if files differ from it; None outside heed's own repository."""
+    clone = Path(__file__).parents[3]
+
+    def git(*words: str) -> str:
+        command = ("git", "-C", str(clone), *words)
         return subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout.strip()
+
+    try:
+        # heed may be installed in a folder inside another repository.
+        is_own = Path(git("rev-parse", "--show-toplevel")).samefile(clone)
+        return git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") if is_own else None
     except (OSError, subprocess.CalledProcessError):
         return None

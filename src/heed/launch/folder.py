@@ -33,14 +33,16 @@ def claim_folder(cfg: Config) -> Iterator[Path]:
     Raises:
         HeedError: if another process trains in the folder, or the run cannot start or resume there.
     """
-    job, launch, is_first = HydraConfig.get(), detect_launch(), is_first_process()
+    job, launch, is_first, is_new = HydraConfig.get(), detect_launch(), is_first_process(), False
     given, home = Path(job.runtime.output_dir), Path("runs", cfg.name).absolute()
     is_given = given != home or any(word.lstrip("+").startswith("hydra.run.dir=") for word in job.overrides.hydra)
     with ExitStack() as lock:
         lock.callback(remove_empty, home)
 
         def claim() -> Path:
+            nonlocal is_new
             folder = given if is_given else newest_unfinished(home) if cfg.resume else create(home)
+            is_new = not folder.is_dir() or not any(folder.iterdir())
             lock.callback(remove_empty, folder)  # after the lock, whose file Windows removes with its release
             lock.enter_context(locked(folder))
             check_available(folder, resume=cfg.resume)
@@ -61,20 +63,22 @@ def claim_folder(cfg: Config) -> Iterator[Path]:
         except BaseException as error:
             if is_first:
                 end_other_processes()
-                report_on_failure(folder, error, resumed=cfg.resume)
+                report_on_failure(folder, error, resumed=cfg.resume, is_new=is_new)
             raise
 
 
-def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> None:
+def report_on_failure(folder: Path, error: BaseException, *, resumed: bool, is_new: bool) -> None:
     """Print the last checkpoint and the command that resumes the run; remove the folder of a run that wrote nothing.
 
-    An error of the user in a resumed run is not answered with the same command.
+    An error of the user in a resumed run is not answered with the same command. Only a folder that ``is_new``, which
+    was empty when the run claimed it, is removed.
     """
     if checkpoint := latest_checkpoint(folder):
         command = shlex.join([*program.command(), f"resume={folder}"])
         text = f"The last checkpoint is {checkpoint}. To resume: {command}"
     else:
-        remove_if_empty(folder)
+        if is_new:
+            remove_if_empty(folder)
         text = f"{folder} holds no checkpoint to resume from." if folder.exists() else ""
     says_how = isinstance(error, HeedError if resumed else (DivergedError, CheckpointFormatError))
     if text and not says_how:

@@ -1,6 +1,5 @@
 """Train and check a corpus from Python and notebooks: `heed.train` and `heed.check`."""
 
-import re
 import signal
 import sys
 import threading
@@ -15,10 +14,9 @@ from omegaconf import read_write
 from heed import launch
 from heed.launch import program
 from heed.launch.check import check
-from heed.launch.compose import compose, expand_resume
+from heed.launch.compose import compose, expand_resume, quote
 from heed.launch.errors import explained
 from heed.launch.processes import leave_process_group
-from heed.options import format_value
 from heed.runs.trained import TrainedRun
 from heed.training.callbacks.signals import SIGNALS, Interrupted
 
@@ -68,7 +66,7 @@ def check_corpus(*overrides: str, **options: Any) -> list[str]:
 @contextmanager
 def _as_command(overrides: Sequence[str], options: Mapping[str, Any]) -> Iterator[list[str]]:
     """Let this process be ``heed train`` inside the block, for messages and Lightning's processes; yield its words."""
-    words = [*overrides, *(f"{name}={_quote(value)}" for name, value in options.items())]
+    words = [*overrides, *(f"{name}={quote(value)}" for name, value in options.items())]
     main, argv = sys.modules["__main__"], sys.argv
     spec, handlers = getattr(main, "__spec__", None), {number: signal.getsignal(number) for number in SIGNALS}
     program.become_heed_train(words)
@@ -79,12 +77,3 @@ def _as_command(overrides: Sequence[str], options: Mapping[str, Any]) -> Iterato
         if threading.current_thread() is threading.main_thread():  # Lightning leaves those of a run
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-
-
-def _quote(value: Any) -> str:
-    """Return a value in Hydra's grammar of overrides, where a backslash escapes only a quote or one before a quote."""
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(_quote, value))}]"
-    if isinstance(value, str | Path):
-        return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + "\\'" * bool(found[2]), str(value)) + "'"
-    return format_value(value)

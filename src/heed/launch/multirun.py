@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from heed.compat import hydra_job_error, hydra_jobs
 from heed.errors import HeedError
-from heed.launch.compose import Config, compose, compose_with_hydra
+from heed.launch.compose import Config, compose, compose_with_hydra, quote
 from heed.launch.errors import JobFailedError, failure_reason
 from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
@@ -73,9 +73,9 @@ class Jobs(Callback):
         with read_write(config.hydra):
             config.hydra.sweep.dir = str(self.folder)
             # As an override, because a job interpolates its own name, which may contain the model.
-            config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{self.folder}'")
+            config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quote(self.folder)}")
             if matches:
-                config.hydra.overrides.task.append(f"match_to='{self.folder.absolute()}'")
+                config.hydra.overrides.task.append(f"match_to={quote(self.folder.absolute())}")
         self._confounders = confounders(overrides)
         for line in self._confounders:
             print_line(line)

@@ -38,9 +38,11 @@ from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
 from heed.runs.results import FACTS, PRUNED
 from heed.training.callbacks.corpora import CountCorpora
+from heed.training.callbacks.ema import EMA
 from heed.training.callbacks.stopping import Pruning, Report
 from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loggers import closing
+from heed.training.memory import count_moments
 from heed.training.module import TranslationModule
 from heed.training.trainer import resolve_precision
 
@@ -66,7 +68,8 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     page = RunPage(folder) if is_first else None
     trainer, module, data = assemble(config, parts, folder, [*callbacks, page] if page else callbacks)
     if is_first:
-        _check_room(folder, module, has_average=config["weights"] == "ema")
+        average = any(isinstance(callback, EMA) and callback.decay for callback in trainer.callbacks)
+        _check_room(folder, module, has_average=average)
     facts = run_facts(trainer, module, data, differences=differences) | auto
     print_line("\n".join(f"{name + ':':<9} {text}" for name, text in [*facts.items(), ("Folder", folder)]))
     if is_first:
@@ -118,7 +121,7 @@ def settle(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, dict[str, 
 
     def count_pairs() -> int:
         # What this machine cannot train is refused before the text is read.
-        selection, _ = _load_metrics(config)
+        selection, _ = load_metrics(config)
         _build_trainer(config, parts | {"logger": {}}, folder, selection, ())
         return len(text()[0].train)
 
@@ -141,7 +144,7 @@ def _choose_precision(config: Mapping[str, Any], folder: Path) -> str:
 
 def _check_room(folder: Path, module: TranslationModule, *, has_average: bool) -> None:
     """Raise a HeedError if the disk has too little room for a checkpoint: weights, their average, optimizer state."""
-    moments = 2 if "betas" in module.configure_optimizers().defaults else 0
+    moments = count_moments(module.configure_optimizers())
     weights = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
     require_room(folder, (1 + moments + has_average) * weights, "a checkpoint of this model", "hydra.run.dir")
 
@@ -159,7 +162,7 @@ def assemble(
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
     """
-    selection, metrics = _load_metrics(config)
+    selection, metrics = load_metrics(config)
     trainer = _build_trainer(config, parts, folder, selection, callbacks)
     corpus, tokenizer = parts["text"]()
     dropout, with_tests = parts["tokenizer"].bpe_dropout, config["test"]
@@ -174,13 +177,15 @@ def assemble(
         model_folder.load_weights(model, model_folder.find(Path(config["init_from"])))
     later: dict[str, Any] = {name: parts[name] for name in ("optimizer", "schedule", "search")}
     if file := parts["module"].guided_alignment:
-        reverse = bool(config["data"].get("reverse"))
+        reverse = getattr(
+            parts["data"], "reverse", False
+        )  # not of the options: data=synthetic also has data.src_lang=de
         later["guide"] = GuidedAlignment(Path(file), corpus.train, tokenizer, model.attention_heads, reverse=reverse)
     module = TranslationModule(model, tokenizer, parts["module"], seed=config["seed"], metrics=metrics, **later)
     return trainer, module, data
 
 
-def _load_metrics(config: Mapping[str, Any]) -> tuple[Selection, dict[str, Metric]]:
+def load_metrics(config: Mapping[str, Any]) -> tuple[Selection, dict[str, Metric]]:
     """Return how validations are ranked (``select=``), and the further metrics of validations and tests, by name."""
     known = {name.lower(): metric for name, metric in METRICS.items()}
     known |= {n: build_part(node, where=f"metric.{n}.", later=("output",)) for n, node in config["metric"].items()}

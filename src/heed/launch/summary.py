@@ -17,7 +17,7 @@ from heed.data.datamodule import TranslationData
 from heed.evaluation.metrics import format_score
 from heed.report.run_page import REPORT
 from heed.runs.results import RESULTS, scores_by_split
-from heed.training.memory import activation_bytes
+from heed.training.memory import activation_bytes, count_moments
 from heed.training.module import TranslationModule
 from heed.training.schedules import planned_steps
 
@@ -63,7 +63,7 @@ def size_facts(module: TranslationModule, data: TranslationData) -> dict[str, st
         seen |= own
         counts += [f"{name} {sum(weight.numel() for weight in own):,}"] if own else []
     megabytes = sum(weight.numel() * weight.element_size() for weight in seen) / 1e6
-    moments = 2 if "betas" in module.configure_optimizers().defaults else 1
+    moments = count_moments(module.configure_optimizers())
     tokens = data.planner.device_tokens
     activations = tokens * activation_bytes(lambda batch: module.summed_loss(batch)[0], data.longest) / 1e6
     return {

@@ -54,7 +54,7 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(folder / LOCK, blocking=False).acquire()
+            lock = FileLock(folder / LOCK, timeout=1).acquire()  # `is_locked` may hold it for a moment
     except Timeout as error:
         raise HeedError(
             f"{folder} is in use by another training process: wait until it ends, stop it, or name another run with "

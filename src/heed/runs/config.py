@@ -12,6 +12,8 @@ from heed.errors import HeedError
 from heed.files import read_yaml, write_file, yaml_text
 
 CONFIG = "config.yaml"
+CONFIG_LIMIT = 2**22
+"""Maximum bytes of ``config.yaml``, which may name thousands of files."""
 HYDRA_FOLDER = ".hydra"
 OVERRIDES = f"{HYDRA_FOLDER}/overrides.yaml"
 """The file with a run's overrides, a list of ``key=value``."""
@@ -36,6 +38,7 @@ ROLES: Mapping[str, Role] = {
             "match_to", "data.cache_dir", "data.preparation",
             "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.log_every",
             "callbacks.sample_translations", "callbacks.attention_maps", "callbacks.attention_heads",
+            "callbacks.diagnosis",
             "module.max_skipped_steps", "module.activation_checkpointing", "module.compile",
         ),
         "harmless",
@@ -60,7 +63,7 @@ def role(name: str) -> Role:
 
 def read_config(run: Path) -> dict[str, Any]:
     """Return a run's options; raise a HeedError without a readable config.yaml."""
-    return read_yaml(run / CONFIG)
+    return read_yaml(run / CONFIG, limit=CONFIG_LIMIT)
 
 
 def find_config(run: Path) -> dict[str, Any] | None:

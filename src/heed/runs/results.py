@@ -68,11 +68,15 @@ def build_results(
     """
     tests = plain_scores(evaluated)
     sets = {split: tests.pop(split) for split in validated}
-    if len(sets) == 1:
-        valid, test = sets[validated[0]], next(iter(tests.values()), None)
-    else:
-        valid, test = {**mean_scores(sets), "sets": sets}, mean_scores(tests) if tests else None
-    return {"format": FORMAT, **facts, "valid": valid, "test": test, "tests": tests}
+    valid = sets[validated[0]] if len(sets) == 1 else {**mean_scores(sets), "sets": sets}
+    return {"format": FORMAT, **facts, "valid": valid, "test": scores_of_tests(valid, tests), "tests": tests}
+
+
+def scores_of_tests(valid: Mapping[str, Any], tests: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return ``test`` of the results: the scores of the first test set or, with several directions, the means."""
+    if "sets" in valid and tests:
+        return mean_scores(tests)
+    return next(iter(tests.values()), None)
 
 
 def mean_scores(sets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

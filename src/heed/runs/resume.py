@@ -10,7 +10,7 @@ from heed.errors import HeedError
 from heed.inference.model_folder import check_architecture
 from heed.runs.checkpoints import CHECKPOINTS, check_checkpoint_format, latest_checkpoint
 from heed.runs.claim import creation_order
-from heed.runs.config import CONFIG, changed_options, read_config
+from heed.runs.config import CONFIG, changed_options, find_config, read_config
 from heed.runs.results import RESULTS
 
 
@@ -27,16 +27,21 @@ def newest_unfinished(parent: Path) -> Path:
 
 
 def check_available(folder: Path, *, resume: bool) -> None:
-    """Raise a HeedError if the folder holds a finished run or, without ``resume``, any run."""
+    """Raise a HeedError if the folder holds a finished run or, without ``resume``, any run or another config.yaml."""
     finished = (folder / RESULTS).exists()
     if resume and finished:
         raise HeedError(
             f"The run in {folder} is finished. To train its model further, leave out resume=true and start a new run "
             "with ckpt_path= and one of its checkpoints."
         )
-    if not resume and (finished or latest_checkpoint(folder)):
+    if not resume and (finished or any((folder / CHECKPOINTS).glob("*.ckpt"))):
         raise HeedError(
             f"{folder} already holds a run: add resume=true to continue it, or name another folder with "
+            "hydra.run.dir=DIR."
+        )
+    if not resume and (folder / CONFIG).exists() and find_config(folder) is None:
+        raise HeedError(
+            f"{folder / CONFIG} does not belong to a run and would be replaced: name another folder with "
             "hydra.run.dir=DIR."
         )
 

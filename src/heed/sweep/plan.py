@@ -129,7 +129,7 @@ class Plan:
             "objectives": self.settings.objectives,
             "space": self.arms[arm].to_plain(),
             "fixed": [word for word in self.fixed if not word.startswith(WORKER_OPTIONS)],
-            "n_trials": min(share, len(self.grids[arm])) if self.grids else share,
+            "n_trials": len(self.grids[arm]) if self.grids else share,
             "counts_failed": bool(self.grids),
             "pruner": type(self.pruner).__name__ if self.settings.pruner else None,
         }

@@ -15,6 +15,7 @@ from optuna.trial import Trial, TrialState
 
 from heed.compat import hydra_job_error, optuna_heartbeats
 from heed.errors import HeedError
+from heed.launch.compose import quote
 from heed.launch.errors import failure_reason
 from heed.launch.processes import detect_launch
 from heed.progress import print_line
@@ -22,6 +23,7 @@ from heed.report.sweep import Configuration, best_first
 from heed.report.sweep_page import write_page
 from heed.report.sweep_text import format_score, study_lines
 from heed.runs.checkpoints import latest_checkpoint
+from heed.runs.claim import is_locked
 from heed.runs.results import RESULTS, objective_values, read_results
 from heed.sweep.plan import Plan, build_sampler
 from heed.sweep.space import draw
@@ -173,21 +175,24 @@ class StudyWorker:
             return trial.should_prune()
 
         folder = trial.user_attrs["folder"]
+        while is_locked(self.plan.folder / folder):  # its earlier worker trains, but could not send heartbeats
+            time.sleep(POLL_SECONDS)
+        results = self.plan.folder / folder / RESULTS
         overrides = [
             *self.plan.fixed,
             *trial.user_attrs["overrides"],
             "test=false",  # test sets are for the winner
-            f"sweep.trial='{study.study.study_name}#{trial.number}'",
-            f"hydra.sweep.dir='{self.plan.folder}'",
-            f"hydra.sweep.subdir='{folder}'",
+            f"sweep.trial={quote(f'{study.study.study_name}#{trial.number}')}",
+            f"hydra.sweep.dir={quote(self.plan.folder)}",
+            f"hydra.sweep.subdir={quote(folder)}",
         ]
         if latest_checkpoint(self.plan.folder / folder) is not None:
             overrides.append("resume=true")
-        launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=self.hydra_context, task_function=partial(self.train, report=report), config=self.plan.config
-        )
-        results = self.plan.folder / folder / RESULTS
-        if not results.exists():  # otherwise the last worker died after writing them
+        if not results.exists():  # otherwise the earlier worker has written them
+            train = partial(self.train, report=report)
+            launcher = Plugins.instance().instantiate_launcher(
+                hydra_context=self.hydra_context, task_function=train, config=self.plan.config
+            )
             (job,) = launcher.launch([overrides], initial_job_idx=trial.number)
             if job.status == JobStatus.FAILED:
                 raise hydra_job_error(job)

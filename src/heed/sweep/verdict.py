@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from statistics import variance
 from typing import Any
@@ -11,20 +12,22 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from heed.data.corpus import Corpus
+from heed.decoding.search import Search
 from heed.errors import HeedError
-from heed.evaluation.scores import corpus_scores
+from heed.evaluation.scores import SystemOutput, score_output
 from heed.files import write_file, writing
 from heed.inference.loading import load
 from heed.launch import program
 from heed.launch.compose import find_differences
 from heed.launch.configuration import build_part
 from heed.launch.finish import write_card
+from heed.launch.run import load_metrics
 from heed.report.comparison import compare_runs
 from heed.report.sweep import Configuration, TrialSummary, Verdict
 from heed.report.sweep_text import format_score, mean_and_sd
 from heed.runs.config import read_config
 from heed.runs.folder import RunFolder
-from heed.runs.results import RESULTS, plain_scores, read_results, write_results
+from heed.runs.results import RESULTS, plain_scores, read_results, scores_of_tests, write_results
 from heed.sweep.plan import Plan
 from heed.sweep.study import VERDICT
 from heed.sweep.summary import read_verdict
@@ -108,15 +111,25 @@ def score_tests(run: Path) -> dict[str, dict[str, Any]]:
         return dict(results["tests"])
     folder = RunFolder(run, read_config(run))
     corpus: Corpus = build_part(folder.config["data"], where="data.").load()
-    translator = load(run)
+    trained = load(run)
+    search: Search = build_part(folder.config["search"], where="search.")
+    _, metrics = load_metrics(folder.config)
     scored = {}
     for name, (text, direction) in corpus.tests.items():
-        translations = translator.in_direction(str(direction)).translate(text.src)
+        translator = trained.in_direction(str(direction))
+        translations = translator.translate(text.src)
+        output = SystemOutput(
+            hypotheses=translations,
+            references=[text.tgt],
+            sources=text.src,
+            tgt_lang=direction.tgt_lang,
+            likelihood=partial(translator.likelihood, text.src, [text.tgt]),
+            maximized=search.utility,
+        )
         folder.write_translations(name, text, translations)
-        scores = corpus_scores(translations, text.tgt, tgt_lang=direction.tgt_lang)
-        scored[name] = (scores, float("nan"))  # the loss is not measured here
+        scored[name] = (score_output(output, metrics), float("nan"))  # the loss is not measured here
     results["tests"] = plain_scores(scored)
-    results["test"] = next(iter(results["tests"].values()), None)
+    results["test"] = scores_of_tests(results["valid"], results["tests"])
     write_card(folder, corpus, results)
     write_results(run, results)
     return dict(results["tests"])

@@ -66,6 +66,11 @@ def explain_out_of_memory(batch: Batch, device_tokens: int) -> Iterator[None]:
         ) from error
 
 
+def count_moments(optimizer: torch.optim.Optimizer) -> int:
+    """Return how many values an optimizer keeps for each weight: 2 for Adam, 1 for SGD with momentum, else 0."""
+    return 2 if "betas" in optimizer.defaults else int(bool(optimizer.defaults.get("momentum")))
+
+
 def activation_bytes(loss: Callable[[Batch], Tensor], longest: tuple[int, int]) -> float:
     """Return the bytes that the backward pass needs for each token of a micro-batch, for the longest pairs."""
     src, tgt = (torch.full((2, length), UNK, dtype=torch.int32) for length in longest)

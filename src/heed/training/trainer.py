@@ -63,7 +63,7 @@ def build_trainer(
     validate_every: AtLeast1,
     log_every: AtLeast1,
     keep_best: CheckpointCount,
-    keep_last: CheckpointCount,
+    keep_last: Literal[-1] | AtLeast1,
     **lightning: Any,
 ) -> L.Trainer:
     """Build the trainer of one run.
@@ -75,7 +75,7 @@ def build_trainer(
         precision: as in Lightning, or "auto": see `resolve_precision`.
         max_epochs: counted by the data module. Lightning sees one long epoch (data/datamodule.py).
         validate_every, log_every: optimizer steps between two validations, and two reports of training metrics.
-        keep_best, keep_last: best and latest checkpoints to keep.
+        keep_best, keep_last: best and latest checkpoints to keep. A run resumes from the latest one.
         lightning: further arguments of `lightning.Trainer`; the others have the same meaning as there.
 
     Raises:

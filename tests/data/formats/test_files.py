@@ -157,6 +157,9 @@ REFUSED: list[tuple[str, Callable[[Path], object], dict[str, str], list[str]]] =
     ("empty entry", lambda f: None, {"train": "[[]]"}, ["data.train", "not a pair"]),
     ("empty name", lambda f: None, {"train": "[['','']]"}, ["data.train", "not a pair"]),
     ("nobody's home", lambda f: None, {"train": "[['~nobody at all/a','b']]"}, ["data.train", "home"]),
+    ("test set with a bar", lambda f: None, {"test": "{a|b: [[{}/test.en,{}/test.de]]}"}, ["'a|b' cannot name"]),
+    ("test set with a long name", lambda f: None, {"test": f"{{{'a' * 201}: [[{{}}/test.en,{{}}/test.de]]}}"},
+     ["at most 200 bytes"]),
     ("test set as a path", lambda f: None, {"test": "{a/b: [[{}/test.en,{}/test.de]]}"}, ["'a/b' cannot name"]),
 ]  # fmt: skip
 
@@ -248,6 +251,7 @@ def test_a_file_name_that_is_not_utf8_is_read(folder: Path) -> None:
     assert sentence_pairs(read) == list(zip(ENGLISH, GERMAN, strict=True))
     for name in name_test_sets(entries):
         assert name.encode().startswith(b"caf_"), "results are written as UTF-8"
+    assert {*name_test_sets([(f"{'新' * 80}.en",), ('a:"b".en',)])} == {"新" * 33, "a__b_"}
     pq.write_table(pa.table({"src": ["a"], "tgt": ["b"]}), folder / "t.parquet")
     (folder / "t.parquet").rename(odd + "parquet")
     assert sentence_pairs(ParallelText.read(find_sources((odd + "parquet",), fields))) == [("a", "b")]

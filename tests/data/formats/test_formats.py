@@ -255,6 +255,9 @@ def test_patterns_and_folders(tmp_path: Path) -> None:
     (tmp_path / "parts" / "3.de").write_text("de 3\n")
     with pytest.raises(HeedError, match=r"parts/3\.de has no translation in this folder"):
         read("parts")
+    (tmp_path / "parts" / "3.de.gz").write_bytes(gzip.compress(b"de 4\n"))
+    with pytest.raises(HeedError, match=r"parts/3\.de and .*parts/3\.de\.gz would both be 3\.de: keep one"):
+        read("parts")
 
 
 def test_columns_by_number_and_scores(folder: Path) -> None:
@@ -279,6 +282,7 @@ def test_columns_by_number_and_scores(folder: Path) -> None:
         ("t.csv", 'src,tgt\n"a\nb",c\n"d,e\nf,g\n', "t.csv, line 4: unexpected end of data (a quote that is not"),
         ("t.csv", 'src,tgt\n"a\nb"\n', "t.csv, line 2: 1 columns"),
         ("t.csv", 'src,tgt\n"a\nb",c\nd,e,f\n', "t.csv, line 4: 3 columns, but the first line names 2"),
+        ("t.csv", "Hi.,Hallo.\nHello.,Hallo, Welt.\n", "t.csv, line 2: 3 columns, but the first line has 2"),
         ("t.csv", "src,tgt\na,b\0\n", "t.csv, line 2: not UTF-8 text, but UTF-16 or binary"),
         ("t.tsv", "src\ttgt\na\tb\t\t\nc\td\te\n", "t.tsv, line 3: 3 columns, but the first line names 2"),
         ("t.csv", "src,tgt\na\n", "t.csv, line 2: 1 columns"),

@@ -156,7 +156,6 @@ DEPENDENT = {
     "data.max_eval_tokens": "at least the longest sentence of validation and test",
     "search.n_best": "not more than the beam",
     "trainer.precision": "not 16-mixed with an LSTM on a CPU",
-    "trainer.keep_last": "not 0 with weights=last",
     "module.activation_checkpointing": "for transformers only",
     "module.compile": "for transformers only",
     "data.temperature": "for a mixture only",

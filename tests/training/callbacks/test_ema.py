@@ -116,7 +116,7 @@ def test_validation_uses_the_average_resuming_continues_it_and_training_is_uncha
         (["callbacks.ema.decay=0.99", "weights=average_best_k"], "weights=average_best_k does not use"),
         (["trainer.keep_best=0"], "trainer.keep_best=0 keeps none"),
         (["trainer.keep_best=0", "callbacks.ema.decay=0.9", "weights=ema"], "trainer.keep_best=0 keeps none"),
-        (["trainer.keep_last=0", "weights=last"], "trainer.keep_last=0 keeps none"),
+        (["trainer.keep_last=0"], "trainer.keep_last=0 must be -1 or an integer >= 1"),
         (["weights=average_last_k"], "set trainer.keep_last to 2 or more"),
         (["trainer.keep_best=1", "weights=average_best_k"], "set trainer.keep_best to 2 or more"),
     ],

@@ -19,6 +19,11 @@ from heed.directions import Direction
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, Positive, from_plain, validated
 
+NAME_BYTES = 200
+"""Maximum bytes of the name of a test set. File systems allow 255, and suffixes are added to it."""
+NOT_IN_NAMES = r'/\\:*?"<>|\0\ud800-\udfff'
+"""Characters that the file systems of Linux or Windows, or UTF-8, do not allow in names, for a regular expression."""
+
 Field = str | AtLeast1
 """The name of a field, or the number of a column from 1."""
 
@@ -59,6 +64,8 @@ class FilesCorpus(CorpusOptions):
             )
         if self.temperature is not None and any(text.weight for text in self.texts.values()):
             raise HeedError("data.temperature decides the weights of a mixture without weights: leave out one of them.")
+        if all(text.from_step for text in self.texts.values()):
+            raise HeedError("data.train: no text starts at step 0: set from_step of one of them to 0, or leave it out.")
         self.valid_entries = _parse_valid(self.valid)
         self.test_entries = {} if self.test is None else _parse_tests(self.test)
         self.given_direction = next(iter(self.valid_entries))
@@ -235,10 +242,11 @@ def _parse_tests(test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEnt
     for name in tests:
         if re.match(r"(train|valid)$|valid-", name):
             raise HeedError(f"data.test: a test set cannot be called {name}, the name of another split: rename it.")
-        if not re.fullmatch(r"[^/\0\ud800-\udfff]{1,100}", name) or name.startswith("."):
+        if not re.fullmatch(rf"[^{NOT_IN_NAMES}]+", name) or name.startswith(".") or len(name.encode()) > NAME_BYTES:
             raise HeedError(
                 f"data.test: {name!r} cannot name a test set, because its translations are written to files with "
-                "this name: choose a name of at most 100 characters without / that does not start with a dot."
+                f"this name: choose a name of at most {NAME_BYTES} bytes that does not start with a dot and has none "
+                'of / \\ : * ? " < > |.'
             )
     return tests
 
@@ -251,7 +259,7 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
     for entry in entries:
         stem = re.sub(r"\.\w+$", "", without_compression(Path(entry[0]).name))
         # results.json is UTF-8, but file names need not be. A set's name also becomes part of file names.
-        stem = re.sub(r"[\ud800-\udfff*?\[\]]", "_", stem)[:80] or "test"
+        stem = re.sub(rf"[{NOT_IN_NAMES}\[\]]", "_", stem).encode()[: NAME_BYTES // 2].decode(errors="ignore") or "test"
         name, number = stem, 2
         while name in {"train", "valid", *named}:
             name, number = f"{stem}-{number}", number + 1

@@ -62,6 +62,7 @@ class SyntheticCorpus(CorpusOptions):
         files = sorted(Path(synthetic.__file__).parent.iterdir())
         grammar = cache_key(*(file.read_bytes() for file in files if file.suffix in (".py", ".toml")))
         name = "-".join(map(str, (grammar, self.seed, *sizes.values())))
-        folder = build_once(Path(self.cache_dir) / "synthetic" / name, build)
+        folder = Path(self.cache_dir) / "synthetic" / name
+        folder = build_once(folder, build, wait_minutes=self.preparation.wait_minutes)
         splits = json.loads((folder / SPLITS).read_text(encoding="utf-8"))
         return {name: ParallelText(*map(list, zip(*rows, strict=True))) for name, rows in splits.items()}

@@ -137,14 +137,18 @@ def _open_folder(folder: Path, fields: Fields) -> list[Source]:
     Hidden files, which macOS adds, are skipped.
 
     Raises:
-        HeedError: if a text file has no counterpart, or nothing is found.
+        HeedError: if a text file has no counterpart or exists twice, or nothing is found.
     """
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     found: list[Source] = [FORMATS[suffix]((file,), fields) for file in files if (suffix := _format(file.name))]
     names = [(file, *without_compression(file.name).rpartition(".")) for file in files]
-    src_files, tgt_files = (
-        {stem: file for file, stem, _, suffix in names if stem and suffix == language} for language in fields.languages
-    )
+    sides: tuple[dict[str, Path], dict[str, Path]] = {}, {}
+    """Source and target files by stem."""
+    for language, side in zip(fields.languages, sides, strict=True):
+        for file, stem, _, suffix in names:
+            if stem and suffix == language and side.setdefault(stem, file) is not file:
+                raise HeedError(f"{side[stem]} and {file} would both be {stem}.{language}: keep one of them.")
+    src_files, tgt_files = sides
     if alone := sorted(src_files.keys() ^ tgt_files.keys()):
         raise HeedError(
             f"{(src_files | tgt_files)[alone[0]]} has no translation in this folder: add it, or choose files by a "

@@ -32,7 +32,7 @@ class TsvFile(RecordFile):
     def blocks(self, advance: Advance) -> Iterator[Block]:
         rows = self._rows(advance)
         first = next(rows, (1, []))
-        indices, named = self._find_columns(first[1])
+        indices, width, has_header = self._find_columns(first[1])
 
         def values(row: Sequence[str]) -> list[str] | None:
             if not row:
@@ -42,13 +42,14 @@ class TsvFile(RecordFile):
                     f"{len(row)} columns, but column {max(indices) + 1} is needed: check data.src_field, "
                     "data.tgt_field and data.score_field."
                 )
-            if named and any(row[named:]):  # part of a sentence may be in the next column
+            if width and any(row[width:]):  # part of a sentence may be in the next column
+                verb = "names" if has_header else "has"
                 raise HeedError(
-                    f"{len(row)} columns, but the first line names {named} (a separator inside a sentence?)."
+                    f"{len(row)} columns, but the first line {verb} {width} (a separator inside a sentence?)."
                 )
             return [row[index] for index in indices]
 
-        rows = rows if named else chain([first], rows)
+        rows = rows if has_header else chain([first], rows)
         yield from self.read_records("line", rows, values)
 
     def _rows(self, advance: Advance) -> Iterator[tuple[int, list[str]]]:
@@ -56,21 +57,25 @@ class TsvFile(RecordFile):
         rows = (line.rstrip("\r") for line in read_lines(self.file, advance))
         return enumerate((row.split("\t") if row else [] for row in rows), 1)
 
-    def _find_columns(self, header: Sequence[str]) -> tuple[tuple[int, ...], int]:
-        """Return the indices of the columns with the fields, and the number of columns that the first line names, or 0.
+    def _find_columns(self, header: Sequence[str]) -> tuple[tuple[int, ...], int, bool]:
+        """Return the indices of the fields' columns, the maximum number of columns, and whether there is a header.
 
-        A table of two columns without either default name is read as source and target, and a line on stderr says so.
+        The maximum is 0, for no limit, if the fields are column numbers. A table of two columns without either default
+        name is read as source and target, and a line on stderr says so.
 
         Raises:
             HeedError: if no column has a field's name, or several have it.
         """
         fields = self.fields.names
         if all(name.isdecimal() and int(name) > 0 for name in fields):
-            return tuple(int(name) - 1 for name in fields), 0
+            return tuple(int(name) - 1 for name in fields), 0, False
         names = [name.strip() for name in header]
         if len(names) == 2 and fields == DEFAULT_NAMES and not set(names) & set(DEFAULT_NAMES):
-            print_line(f"{self.file}: no column is called src or tgt: reading columns 1 and 2 as source and target.")
-            return (0, 1), 0
+            print_line(
+                f"{self.file}: no column is called src or tgt: reading columns 1 and 2 as source and target, and the "
+                "first line as a pair."
+            )
+            return (0, 1), 2, False
         if missing := [name for name in fields if name not in names]:
             raise HeedError(
                 f"{self.file}, line 1: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set data.src_field "
@@ -82,7 +87,7 @@ class TsvFile(RecordFile):
                 f"{self.file}, line 1: several columns are called {repeated[0]!r}: rename all but one, or delete this "
                 "line and choose columns by number."
             )
-        return tuple(map(names.index, fields)), len(names)
+        return tuple(map(names.index, fields)), len(names), True
 
 
 @dataclass(frozen=True)
