@@ -25,6 +25,9 @@ from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE
 DESCRIPTION = "heed.json"
 """File of an exported folder that describes its content."""
 
+REVISION = 2
+"""Of what an export contains: exports of another one are made again."""
+
 
 class CTranslate2Engine(ExportedEngine):
     """CTranslate2 with the tokenizer and the length limits of the exported model.
@@ -230,7 +233,7 @@ def cached_export(path: Path, translator: Translator) -> Path:
     """
     ctranslate2_model.check_supported(translator.model)
     folder = model_folder.find(path)
-    facts = f"heed {__version__}, ctranslate2 {require('ctranslate2').__version__}, {model_folder.digest(folder)}"
+    facts = f"heed {__version__}.{REVISION}, ctranslate2 {require('ctranslate2').__version__}, {model_folder.digest(folder)}"
     exports = folder / "ctranslate2"
     if not os.access(exports if exports.exists() else folder, os.W_OK):
         exports = Path.home() / ".cache" / "heed" / "ctranslate2"
