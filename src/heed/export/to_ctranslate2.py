@@ -233,7 +233,7 @@ def cached_export(path: Path, translator: Translator) -> Path:
     """
     ctranslate2_model.check_supported(translator.model)
     folder = model_folder.find(path)
-    facts = f"heed {__version__}.{REVISION}, ctranslate2 {require('ctranslate2').__version__}, {model_folder.digest(folder)}"
+    versions = f"heed {__version__}.{REVISION}, ctranslate2 {require('ctranslate2').__version__}"
     exports = folder / "ctranslate2"
     if not os.access(exports if exports.exists() else folder, os.W_OK):
         exports = Path.home() / ".cache" / "heed" / "ctranslate2"
@@ -246,4 +246,4 @@ def cached_export(path: Path, translator: Translator) -> Path:
             check = random_set(translator.tokenizer)
         export(translator, partial, check)
 
-    return build_once(exports / cache_key(facts), write)
+    return build_once(exports / cache_key(versions, model_folder.digest(folder)), write)
