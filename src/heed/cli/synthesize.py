@@ -50,7 +50,7 @@ def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, s
     from heed.cache import file_digest
     from heed.inference.model_folder import digest
 
-    ignored = ("run", "out", "device", "model", "reverse_model", "src", "tgt")
+    ignored = ("run", "out", "device", "max_tokens", "model", "reverse_model", "src", "tgt")
     settings = {name: value for name, value in vars(args).items() if name not in ignored}
     settings |= {"model": digest(model), "text": file_digest(file), "side": side}
     manifest = args.out / "manifest.json"

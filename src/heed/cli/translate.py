@@ -159,7 +159,9 @@ def _settings(args: argparse.Namespace, translator: "Translator") -> dict[str, A
     from heed.cache import file_digest
     from heed.inference.model_folder import digest
 
-    ignored = ("run", "input", "output", "resume", "device", "model")
+    ignored = ["run", "input", "output", "resume", "device", "model"]
+    if not args.split_sentences:  # a higher limit changes no translation
+        ignored.append("max_tokens")
     options = {name: value for name, value in vars(args).items() if name not in ignored}
     lines = file_digest(args.input) if args.input and args.input.is_file() else None
     engine = type(translator.engine).__name__

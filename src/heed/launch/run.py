@@ -177,9 +177,8 @@ def assemble(
         model_folder.load_weights(model, model_folder.find(Path(config["init_from"])))
     later: dict[str, Any] = {name: parts[name] for name in ("optimizer", "schedule", "search")}
     if file := parts["module"].guided_alignment:
-        reverse = getattr(
-            parts["data"], "reverse", False
-        )  # not of the options: data=synthetic also has data.src_lang=de
+        # The corpus knows, the options do not: data=synthetic also has data.src_lang=de.
+        reverse = getattr(parts["data"], "reverse", False)
         later["guide"] = GuidedAlignment(Path(file), corpus.train, tokenizer, model.attention_heads, reverse=reverse)
     module = TranslationModule(model, tokenizer, parts["module"], seed=config["seed"], metrics=metrics, **later)
     return trainer, module, data
