@@ -109,7 +109,7 @@ def test_sentences_use_known_facts_and_belong_to_rules() -> None:
     for name in (*BEFORE_TRAINING, *AT_VALIDATION):
         SENTENCES[name].format(replace(GOOD, **TRAINED))
     of_texts = {"swapped", "untranslated", "swapped_validation", "shifted", "shifted_lines", "unrelated", "encoding",
-                "duplicates", "empty_targets", "script", "upper_case", "punctuation"}  # fmt: skip
+                "duplicates", "markup", "empty_targets", "script", "upper_case", "punctuation"}  # fmt: skip
     assert {*SENTENCES} == {*BEFORE_TRAINING, *AT_VALIDATION, *of_texts}
     assert {"step", "nll"} <= names
 

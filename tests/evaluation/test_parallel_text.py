@@ -36,6 +36,8 @@ def test_a_good_text_has_no_faults(corpus: tuple[Sides, Sides]) -> None:
         ("untranslated", lambda src, tgt: (src, src)),
         ("encoding", lambda src, tgt: (src, f"{tgt} fÃ¼r")),
         ("encoding", lambda src, tgt: (src, f"{tgt} f\ufffdr")),
+        ("markup", lambda src, tgt: (f'<p class="x">{src}</p>', tgt)),
+        ("markup", lambda src, tgt: (src, f"{tgt} &amp; Co.")),
         ("empty_targets", lambda src, tgt: (src, " ")),
         ("duplicates", lambda src, tgt: ("The dog sleeps .", "Der Hund schläft .")),
     ],

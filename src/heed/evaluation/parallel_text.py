@@ -28,6 +28,9 @@ WINDOW = 50
 OFFSETS = (0, 1, -1, 2, -2, 3, -3)
 """Lines by which targets may be shifted."""
 
+MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&([a-z]{2,8}|#x?[0-9a-f]{1,6});", re.IGNORECASE)
+"""HTML tags and character references."""
+
 WRITING: Mapping[str, Callable[[str], bool]] = {
     "upper_case": lambda line: line != line.lower(),
     "punctuation": lambda line: re.search(r" [.,!?](\s|$)", line) is not None,
@@ -90,6 +93,7 @@ def find_faults(text: Sides, valid: Sides) -> list[Fault]:
     first = dict(zip(reversed(pairs), reversed(range(len(pairs))), strict=True))
     rows = {
         "encoding": [row for row, pair in enumerate(pairs) if any(map(_is_misread, pair))],
+        "markup": [row for row, pair in enumerate(pairs) if any(map(MARKUP.search, pair))],
         "duplicates": [row for row, pair in enumerate(pairs) if first[pair] != row],
         "empty_targets": [row for row, (_, tgt) in enumerate(pairs) if not tgt.strip()],
     }
