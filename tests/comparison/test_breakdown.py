@@ -3,7 +3,7 @@
 from heed.comparison import runs
 from heed.comparison.breakdown import EXAMPLES, bucketing_reports, extremes, largest_differences
 from heed.comparison.pairs import side_statistics
-from heed.evaluation.significance import bleu, chrf
+from heed.evaluation.significance import bleu_of_sums, chrf_of_sums
 from tests.comparison.sides import make_run, make_test_set
 
 REFERENCES = [f"the {number} dogs saw {number + 7} cats and ran home" for number in range(30)]
@@ -22,7 +22,7 @@ def test_buckets_have_the_scores_of_their_sentences() -> None:
     scores = {bucket.label: bucket.scores["BLEU"][0].mean for bucket in reports["Phenomenon"].buckets}
     assert scores == {"even": 0, "odd": 100}
     assert [bucket.sentences for bucket in reports["Phenomenon"].buckets] == [15, 15]
-    assert bleu(statistics["BLEU"][0].sum(0)) < 100
+    assert bleu_of_sums(statistics["BLEU"][0].sum(0)) < 100
 
 
 def test_examples_are_divided_between_two_sides() -> None:
@@ -40,7 +40,7 @@ def test_examples_are_divided_between_two_sides() -> None:
         row = example.line - 1
         assert example.reference == REFERENCES[row]
         assert example.translations == [side.runs[0].translations[row] for side in sides]
-        assert example.chrf == [float(chrf(own["chrF"][0][row])) for own in statistics]
+        assert example.chrf == [float(chrf_of_sums(own["chrF"][0][row])) for own in statistics]
 
 
 def test_three_sides_are_ranked_by_the_range_of_chrf() -> None:

@@ -12,7 +12,7 @@ import pytest
 from heed.report.sweep import Configuration, Parameter, StudySummary, TrialSummary, Verdict
 from heed.report.sweep_page import _limits, learning_curves, parameter_panels, render
 from heed.report.sweep_text import (
-    format_score,
+    format_objective,
     format_setting,
     headline,
     mean_and_sd,
@@ -237,7 +237,7 @@ def test_formats() -> None:
     assert [format_setting(value) for value in (None, True, 0.000123456, 3, "a")] == [
         "null", "true", "0.0001235", "3", "a",
     ]  # fmt: skip
-    assert [format_score(value) for value in (None, 38.123, 0.012345, 1234567.0, 0.0, float("inf"))] == [
+    assert [format_objective(value) for value in (None, 38.123, 0.012345, 1234567.0, 0.0, float("inf"))] == [
         "", "38.12", "0.0123", "1,234,567", "0.00", "inf",
     ]  # fmt: skip
     assert [mean_and_sd(scores) for scores in ([1.0], [1.0, 2.0])] == ["1.00", "1.50 ± 0.71"]

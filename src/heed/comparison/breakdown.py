@@ -9,7 +9,7 @@ import numpy.typing as npt
 from heed.comparison.pairs import SideStatistics
 from heed.comparison.runs import Side, TestSet
 from heed.evaluation.buckets import bucketings
-from heed.evaluation.significance import METRICS, Spread, chrf, resample, spread
+from heed.evaluation.significance import METRICS, Spread, chrf_of_sums, resample, spread
 from heed.progress import track
 
 BUCKET_RESAMPLES = 1_000
@@ -85,7 +85,7 @@ def largest_differences(
 
     For two sides, each side has the higher chrF in at most half of them.
     """
-    values = np.stack([chrf(side["chrF"][0]) for side in statistics])
+    values = np.stack([chrf_of_sums(side["chrF"][0]) for side in statistics])
     ranges = values.max(0) - values.min(0)
     rankings = [np.where(values.argmax(0) == side, ranges, 0.0) for side in (0, 1)] if len(sides) == 2 else [ranges]
     rows = [
@@ -102,7 +102,7 @@ def extremes(test_set: TestSet, sides: Sequence[Side], statistics: Sequence[Side
     lengths = np.array([len(source) for source in test_set.sources])
     found = []
     for number, side in enumerate(sides):
-        values = chrf(statistics[number]["chrF"][0])
+        values = chrf_of_sums(statistics[number]["chrF"][0])
         best, worst = (np.lexsort((-lengths, order))[:EXTREMES].tolist() for order in (-values, values))
         examples = [[_example(row, test_set, [side], values[None]) for row in rows] for rows in (best, worst)]
         found.append(Extremes(*examples))

@@ -39,7 +39,7 @@ def sentence_statistics(
     }
 
 
-def bleu(sums: Statistics) -> Floats:
+def bleu_of_sums(sums: Statistics) -> Floats:
     """Compute BLEU "…" from summed statistics "… 10" (Papineni et al. 2002).
 
     Smoothing is sacreBLEU's default: the k-th n-gram order without a match counts as 2^-k matches (Chen and Cherry
@@ -55,7 +55,7 @@ def bleu(sums: Statistics) -> Floats:
     return np.where(defined, 100 * np.exp(log_brevity + log_precision), 0.0)
 
 
-def chrf(sums: Statistics) -> Floats:
+def chrf_of_sums(sums: Statistics) -> Floats:
     """Compute chrF2 "…" from summed statistics "… 18" (Popović 2015)."""
     hyp, ref, match = np.moveaxis(sums.reshape(*sums.shape[:-1], 6, 3), -1, 0)
     present = (hyp > 0) & (ref > 0)
@@ -67,7 +67,7 @@ def chrf(sums: Statistics) -> Floats:
 
 
 MetricFunction = Callable[[Statistics], Floats]
-METRICS: Mapping[str, MetricFunction] = {"BLEU": bleu, "chrF": chrf}
+METRICS: Mapping[str, MetricFunction] = {"BLEU": bleu_of_sums, "chrF": chrf_of_sums}
 
 
 # ---- bootstrap resampling over sentences and over training seeds (Efron and Tibshirani 1993, ch. 13)

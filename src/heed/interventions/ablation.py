@@ -8,7 +8,13 @@ import numpy as np
 
 from heed.comparison.challenge import prefers_good
 from heed.errors import HeedError
-from heed.evaluation.significance import MetricFunction, Statistics, bleu, bootstrap_interval, sentence_statistics
+from heed.evaluation.significance import (
+    MetricFunction,
+    Statistics,
+    bleu_of_sums,
+    bootstrap_interval,
+    sentence_statistics,
+)
 from heed.inference.lines import check_pairs
 from heed.inference.searches import SearchOptions
 from heed.inference.translator import Translator
@@ -16,7 +22,7 @@ from heed.layers.edits import AttentionKind, Edit
 from heed.synthetic import ContrastivePair
 
 MEASURES: Mapping[str, MetricFunction] = {
-    "BLEU": bleu,
+    "BLEU": bleu_of_sums,
     "challenge accuracy": lambda sums: 100 * sums[..., 0] / sums[..., 1],
 }
 """Scores of summed statistics of sentences; the accuracy is in per cent."""

@@ -50,14 +50,14 @@ def _confirmed(study: StudySummary, verdict: Verdict) -> Markup:
         scores = [text.mean_and_sd(one.valid), _each(one.valid)] if one.valid else ["", ""]
         is_compared = one.valid and one is not verdict.best and not text.untrained(study)
         minus = text.difference_text(verdict, one) if is_compared else ""
-        rows.append([text.trial_label(one), text.format_score(one.found), *scores, minus, "; ".join(one.failed)])
+        rows.append([text.trial_label(one), text.format_objective(one.found), *scores, minus, "; ".join(one.failed)])
     head = ["", "in the search", "mean ± SD", "each seed", "winner minus it, 95 % interval", "failed"]
     kept = [i for i in range(len(head)) if any(row[i] for row in rows)]
     return table([head[i] for i in kept], [[row[i] for i in kept] for row in rows], name="Scores over seeds")
 
 
 def _each(scores: Sequence[float]) -> str:
-    return ", ".join(map(text.format_score, scores))
+    return ", ".join(map(text.format_objective, scores))
 
 
 # ---- the data of the figures, which the script of the page draws

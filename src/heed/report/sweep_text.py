@@ -37,11 +37,11 @@ def headline(study: StudySummary) -> list[str]:
     if len(study.objectives) > 1:
         are = "trial is" if len(study.front) == 1 else "trials are"
         return [f"{len(study.front)} {are} on the Pareto front of {_join(study.objectives)}{so_far}."]
-    leader = f"{_capital(trial_label(best[0]))} is best{so_far}: {objective} {format_score(best[0].score)}."
+    leader = f"{_capital(trial_label(best[0]))} is best{so_far}: {objective} {format_objective(best[0].score)}."
     sentences = [warning or leader]
     if len(study.arms) > 1 and not warning:
         firsts = {trial.arm: trial for trial in reversed(best)}
-        scores = [f"{format_score(firsts[a].score)} ({trial_label(firsts[a])})" for a in study.arms if a in firsts]
+        scores = [f"{format_objective(firsts[a].score)} ({trial_label(firsts[a])})" for a in study.arms if a in firsts]
         sentences.append(f"Best of each arm: {_join(scores)}.")
     if study.confirmed or study.confirming:
         counts = f"{study.confirmed} finished, {study.confirming} running"
@@ -60,7 +60,7 @@ def untrained(study: StudySummary) -> str:
     if score >= MIN_BLEU:
         return ""
     return (
-        f"No trial is trained enough to be compared: the best {study.objectives[0]}, {format_score(score)} "
+        f"No trial is trained enough to be compared: the best {study.objectives[0]}, {format_objective(score)} "
         f"({trial_label(best[0])}), is below {MIN_BLEU:g}. Train longer: raise trainer.max_steps or trainer.max_epochs."
     )
 
@@ -113,9 +113,9 @@ def trial_table(study: StudySummary, trials: Sequence[TrialSummary]) -> list[lis
     short = [part if last.count(part) == 1 else name for part, name in zip(last, names, strict=True)]
     rows = [["trial", "arm", "state", *study.objectives, *short, "steps", "minutes", "reason"]]
     for trial in trials:
-        scores = [format_score(value) for value in trial.values]
+        scores = [format_objective(value) for value in trial.values]
         if trial.state != "complete":  # the last score of a trial that is running or was stopped
-            scores = [f"({format_score(trial.score)})"] * (trial.score is not None)
+            scores = [f"({format_objective(trial.score)})"] * (trial.score is not None)
         row = [str(trial.number), trial.arm, trial.state + f", attempt {trial.attempts}" * (trial.attempts > 1)]
         row += scores + [""] * (len(study.objectives) - len(scores))
         row += [format_setting(trial.params[name]) if name in trial.params else "" for name in names]
@@ -136,7 +136,7 @@ def format_setting(value: Value) -> str:
     return f"{value:.4g}" if isinstance(value, float) else format_value(value)
 
 
-def format_score(value: float | None) -> str:
+def format_objective(value: float | None) -> str:
     """Return a score with two digits after the point, more for small and none for large ones."""
     if value is None or not math.isfinite(value):
         return "" if value is None else str(value)
@@ -147,13 +147,13 @@ def format_score(value: float | None) -> str:
 
 def signed(value: float) -> str:
     """Return a difference of scores with its sign."""
-    return f"{'−' if value < 0 else '+'}{format_score(abs(value))}"
+    return f"{'−' if value < 0 else '+'}{format_objective(abs(value))}"
 
 
 def mean_and_sd(scores: Sequence[float]) -> str:
     """Return the mean and, of several scores, the standard deviation."""
-    mean = format_score(statistics.fmean(scores))
-    return f"{mean} ± {format_score(statistics.stdev(scores))}" if len(scores) > 1 else mean
+    mean = format_objective(statistics.fmean(scores))
+    return f"{mean} ± {format_objective(statistics.stdev(scores))}" if len(scores) > 1 else mean
 
 
 def _join(words: Sequence[str]) -> str:

@@ -146,7 +146,7 @@ def compare_with_first(groups: Sequence[Sequence[Path]]) -> list[tuple[float, fl
     Each group is a configuration with several seeds. p is adjusted for the number of groups (Holm). The test set is the
     first one of the first run. Return nothing if the runs have no common test set.
     """
-    from heed.evaluation.significance import bleu, difference, holm, resample, sentence_statistics
+    from heed.evaluation.significance import bleu_of_sums, difference, holm, resample, sentence_statistics
 
     def read(run: Path, suffix: str) -> list[str]:
         return (run / "translations" / f"{split}.{suffix}").read_bytes().decode().split("\n")[:-1]
@@ -163,7 +163,7 @@ def compare_with_first(groups: Sequence[Sequence[Path]]) -> list[tuple[float, fl
     if lengths != {len(references)} or any(copy != references for copy in copies):
         return []
     first, *others = (
-        resample([sentence_statistics(each, references, tgt_lang=tgt_lang)["BLEU"] for each in group], bleu)
+        resample([sentence_statistics(each, references, tgt_lang=tgt_lang)["BLEU"] for each in group], bleu_of_sums)
         for group in translations
     )
     found = [difference(other, first) for other in others]

@@ -21,7 +21,7 @@ from heed.launch.processes import detect_launch
 from heed.progress import print_line
 from heed.report.sweep import Configuration, best_first
 from heed.report.sweep_page import write_page
-from heed.report.sweep_text import format_score, study_lines
+from heed.report.sweep_text import format_objective, study_lines
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.claim import is_locked
 from heed.runs.results import RESULTS, objective_values, read_results
@@ -216,7 +216,7 @@ class StudyWorker:
                 elif trial.state == "failed":
                     yield f"Trial {trial.folder} failed: {trial.reason or 'its workers died.'}"
                 elif trial.state != "running":
-                    scores = ", ".join(map(format_score, trial.values))
+                    scores = ", ".join(map(format_objective, trial.values))
                     yield f"Trial {trial.folder}: {trial.state}, {', '.join(self.settings.objectives)} {scores}"
 
     # ---- the best configurations with other seeds

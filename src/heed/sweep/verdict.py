@@ -24,7 +24,7 @@ from heed.launch.finish import write_card
 from heed.launch.run import load_metrics
 from heed.report.comparison import compare_runs
 from heed.report.sweep import Configuration, TrialSummary, Verdict
-from heed.report.sweep_text import format_score, mean_and_sd
+from heed.report.sweep_text import format_objective, mean_and_sd
 from heed.runs.config import read_config
 from heed.runs.folder import RunFolder
 from heed.runs.results import RESULTS, plain_scores, read_results, scores_of_tests, write_results
@@ -163,8 +163,8 @@ def _write_preset(plan: Plan, winner: Configuration) -> tuple[Path, list[str]]:
     If the user has written a preset of this name, the new one gets another name.
     """
     headline = (
-        f"trial {winner.number} of the study {plan.name}; {plan.settings.objectives[0]} {format_score(winner.found)} "
-        f"there, {mean_and_sd(winner.valid)} over the seeds {', '.join(map(str, winner.seeds))}."
+        f"trial {winner.number} of the study {plan.name}; {plan.settings.objectives[0]} "
+        f"{format_objective(winner.found)} there, {mean_and_sd(winner.valid)} over the seeds {', '.join(map(str, winner.seeds))}."
     )
     ranges = [option for option in plan.arms[winner.arm].options if option.range]
     searched = [f"# {option.name} was searched in {option.text}" for option in ranges]
