@@ -164,7 +164,8 @@ def _write_preset(plan: Plan, winner: Configuration) -> tuple[Path, list[str]]:
     """
     headline = (
         f"trial {winner.number} of the study {plan.name}; {plan.settings.objectives[0]} "
-        f"{format_objective(winner.found)} there, {mean_and_sd(winner.valid)} over the seeds {', '.join(map(str, winner.seeds))}."
+        f"{format_objective(winner.found)} there, {mean_and_sd(winner.valid)} over the seeds "
+        f"{', '.join(map(str, winner.seeds))}."
     )
     ranges = [option for option in plan.arms[winner.arm].options if option.range]
     searched = [f"# {option.name} was searched in {option.text}" for option in ranges]
