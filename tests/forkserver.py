@@ -189,9 +189,9 @@ def _read(connection: socket.socket) -> Any:
     """
     text = b""
     while not text.endswith(b"\n"):
-        if not (part := connection.recv(1 << 16)):
+        if not (part := connection.recv(1 << 16, socket.MSG_PEEK)):
             raise EOFError
-        text += part
+        text += connection.recv(part.find(b"\n") + 1 or len(part))  # the next message may have come, too
     return json.loads(text)
 
 

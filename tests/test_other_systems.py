@@ -58,7 +58,8 @@ def unnamed_encodings(file: Path) -> Iterator[str]:
         opens_text = name in ("open", "fdopen", "TextIOWrapper", "NamedTemporaryFile") and not any(
             "b" in mode for mode in modes if isinstance(mode, str)
         )
-        is_text = opens_text or "text" in given or (isinstance(call.func, ast.Attribute) and name in TEXT)
+        pipes_text = isinstance(given.get("text"), ast.Constant)
+        is_text = opens_text or pipes_text or (isinstance(call.func, ast.Attribute) and name in TEXT)
         if is_text and not ("encoding" in given or OTHER_OPEN & {ast.unparse(call.func)}):
             yield f"{file.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}"
 
