@@ -105,8 +105,9 @@ def option_facts(sides: Sequence[Side], *, of_model: bool) -> list[Fact]:
     """
     options = [[effective_options(run.config or {}) for run in side.runs] for side in sides]
     runs = [run for own in options for run in own]
-    for name in {name for run in runs for name in run if any(f"{name}._target_" in other for other in runs)}:
-        for run in runs:
+    known = {name for run in runs for name in run}
+    for run in runs:
+        for name in [name for name in known if f"{name}._target_" in run]:
             _join_object(run, name)
     ignored = {"seed"} if _differ(sides, _text_key(sides)) else {"seed", "text"}
     facts = []
@@ -128,10 +129,9 @@ def option_facts(sides: Sequence[Side], *, of_model: bool) -> list[Fact]:
 def _join_object(run: dict[str, Any], name: str) -> None:
     """Make an option of the options of its object, because other runs have a plain value: ``linear``, ``0.5``."""
     inner = {option: run.pop(option) for option in [*run] if option.startswith(f"{name}.")}
-    if inner:
-        kind = inner.pop(f"{name}._target_")
-        arguments = (f"{option.removeprefix(f'{name}.')}={format_value(value)}" for option, value in inner.items())
-        run[name] = f"{kind}({', '.join(arguments)})"
+    kind = inner.pop(f"{name}._target_")
+    arguments = (f"{option.removeprefix(f'{name}.')}={format_value(value)}" for option, value in inner.items())
+    run[name] = f"{kind}({', '.join(arguments)})"
 
 
 def _is_of_one_class(name: str, runs: Sequence[Mapping[str, Any]]) -> bool:
@@ -197,7 +197,7 @@ def describe_match(sides: Sequence[Side]) -> str:
 
 def _are_equal(runs: Sequence[Run], key: str) -> bool:
     amounts = [run.results.get(key, 0) for run in runs]
-    return max(amounts) <= UNEQUAL * min(amounts)
+    return 0 < max(amounts) <= UNEQUAL * min(amounts)
 
 
 def describe_options(facts: Sequence[Fact]) -> str:
