@@ -56,6 +56,8 @@ SPELLING = {
 def test_left_overs_are_found_and_not_compared(name: str) -> None:
     line, characters = WRONG[name]
     assert "".join(find_invisible(line)) == characters
+    if characters.isprintable():  # letters and marks for Unicode
+        return
     clean = line.replace("\u200c\u200c", "\u200c") if name == "a second ZWNJ" else line
     clean = clean if clean != line else "".join(char for char in line if char not in characters)
     assert normalized(line) == clean
@@ -116,7 +118,7 @@ def test_predicates() -> None:
 def test_normal_text_is_normal(text: str) -> None:
     once = normalized(text)
     assert normalized(once) == once
-    assert find_invisible(once) == []
+    assert all(map(str.isprintable, find_invisible(once)))
 
 
 def test_every_format_character_is_known() -> None:

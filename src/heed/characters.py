@@ -28,15 +28,15 @@ _SPELLING = (
 """Invisible characters where they are spelling. A second ZWNJ in a row is not."""
 
 _INVISIBLE = re.compile(
-    f"({_SPELLING})|[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e01ef]"
+    f"({_SPELLING})|[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 """An invisible character, or a control character. Group 1 matches only if it is spelling."""
 
-_PRINTABLE = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""The invisible characters that are letters or marks for Unicode, and printable for Python."""
+_PRINTABLE = re.compile("[\u034f\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Invisible letters and marks. They are so rare that they are not looked for whenever text is compared."""
 
-_FAULT = re.compile(f"{_INVISIBLE.pattern}|[\x0b\x0c\x1c-\x1f\x85\u2028\u2029]")
+_FAULT = re.compile(f"{_INVISIBLE.pattern}|{_PRINTABLE.pattern}|[\x0b\x0c\x1c-\x1f\x85\u2028\u2029]")
 """Also characters at which some programs end a line."""
 
 _WORD_END = re.compile(f"(?<=[{_UNSPACED}])\u200b(?=[{_UNSPACED}])")
@@ -50,10 +50,10 @@ def normalized(text: str) -> str:
 
     Invisible characters that are spelling, such as ZWNJ in Persian and ZWJ in emoji, are kept.
     """
-    is_ascii, is_printable = text.isascii(), text.isprintable()
-    if not is_printable or not (is_ascii or _PRINTABLE.search(text) is None):
+    is_printable = text.isprintable()
+    if not is_printable:
         text = _INVISIBLE.sub(r"\1", text)
-    if not is_ascii:
+    if not text.isascii():
         text = unicodedata.normalize("NFC", text)
     # " " is the only white space that is printable.
     return text.strip() if is_printable and "  " not in text else " ".join(text.split())

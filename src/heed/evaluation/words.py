@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heed.characters import normalized
 from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE, UNK_PIECE, WORD_START
 
 WordShares = npt.NDArray[np.float64]
@@ -39,7 +40,7 @@ def split_words(line: str) -> list[str]:
 
 def casefolded_words(line: str) -> list[str]:
     """Return the casefolded words of a line without punctuation. Each kana or Han character is a word."""
-    return CASEFOLDED_WORD.findall(line.casefold())
+    return CASEFOLDED_WORD.findall(normalized(line).casefold())
 
 
 # ---- from pieces to words
