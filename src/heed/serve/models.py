@@ -53,10 +53,9 @@ class Models:
             if {translator.src_lang, translator.tgt_lang} & {"", "und"}:
                 raise HeedError(f"The languages of {name} are unknown: set src_lang and tgt_lang in model/config.yaml.")
             for directed in map(translator.in_direction, translator.directions):
-                codes = (
-                    spelled.setdefault(Language.parse(code), code) for code in (directed.src_lang, directed.tgt_lang)
-                )
-                self.routes.append(Route(name, *codes, directed))
+                languages = (directed.src_lang, directed.tgt_lang)
+                source, target = (spelled.setdefault(Language.parse(code), code) for code in languages)
+                self.routes.append(Route(name, source, target, directed))
         self.samples: dict[str, list[str]] = {}
         """Sentences of each language, from all models."""
         for language, lines in chain.from_iterable(model.samples.items() for model in models):
