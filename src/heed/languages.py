@@ -73,20 +73,11 @@ def language_name(code: str) -> str:
 
 def lower(text: str, lang: str) -> str:
     """Return the lower case of a text in a language, "" if unknown."""
-    return _dotless(text, lang).lower()
-
-
-def casefold(text: str, lang: str) -> str:
-    """Return a text in a language with all differences of case removed."""
-    return _dotless(text, lang).casefold()
+    if base_language(lang) in DOTLESS_I:
+        text = text.replace("I\u0307", "i").replace("İ", "i").replace("I", "ı")
+    return text.lower()
 
 
 def upper(text: str, lang: str) -> str:
     """Return the upper case of a text in a language, "" if unknown."""
     return (text.replace("i", "İ") if base_language(lang) in DOTLESS_I else text).upper()
-
-
-def _dotless(text: str, lang: str) -> str:
-    if base_language(lang) not in DOTLESS_I:
-        return text
-    return text.replace("I\u0307", "i").replace("İ", "i").replace("I", "ı")
