@@ -39,8 +39,8 @@ class JsonFile(RecordFile):
         arrays = arrays_of_objects(content)
         if len(arrays) != 1:
             raise HeedError(
-                f"{self.file} has {len(arrays)} arrays of objects instead of one: write an object per line to a file, for "
-                f"instance: jq -c '.NAME[]' {shlex.quote(str(self.file))} > pairs.jsonl"
+                f"{self.file} has {len(arrays)} arrays of objects instead of one: write an object per line to a file, "
+                f"for instance: jq -c '.NAME[]' {shlex.quote(str(self.file))} > pairs.jsonl"
             )
         yield from self.read_records("object", enumerate(arrays[0], 1), self.fields.values)
 
