@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from heed.cli.lines import read_file
 from heed.data.formats.detect import FORMATS, START
 from heed.data.formats.entries import READERS, find_sources
 from heed.data.formats.fields import Fields
@@ -151,6 +152,14 @@ def test_a_file_that_cannot_be_a_side_of_a_pair(name: str, suffix: str, tmp_path
     ):
         with pytest.raises(HeedError, match=message.replace(r"\]", rf"{suffix}\]")):
             find_sources(pair, Fields("src", "tgt"))
+
+
+@pytest.mark.parametrize("name", [*REFUSED_IN_PAIR, "SGML", "talks"])
+def test_commands_read_plain_text_only(name: str, tmp_path: Path) -> None:
+    file, content, _ = (REFUSED_IN_PAIR | REFUSED_ALONE)[name]
+    (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(HeedError, match=rf"{file} (is|has|holds) .*: give plain text with one sentence per line\.$"):
+        read_file(tmp_path / file)
 
 
 def test_every_format_is_read_or_refused_alone_and_in_a_pair() -> None:

@@ -50,6 +50,13 @@ def refuse_format(file: Path, name: str | None, where: str) -> None:
         raise HeedError(f"{file} {reason.format(file=file)}.")
 
 
+def require_plain_text(file: Path) -> None:
+    """Raise a HeedError if a file has another format than one sentence per line."""
+    if name := find_format(file, in_pair=True):
+        reason = FORMATS[name].get("pair") or FORMATS[name]["alone"]
+        raise HeedError(f"{file} {reason.partition(':')[0]}: give plain text with one sentence per line.")
+
+
 def arrays_of_objects(value: Any) -> list[list[Any]]:
     """Return the arrays of objects that a JSON value is or contains."""
     values = value.values() if isinstance(value, dict) else [value]
