@@ -197,6 +197,13 @@ def test_the_fast_tests_are_those_of_the_folders_that_the_entry_names() -> None:
     assert entry.ROOMS == conftest.FAST
 
 
+def test_a_test_file_that_does_not_exist_is_an_error() -> None:
+    wrong = [sys.executable, "scripts/test.py", "tests/layers/test_nothing.py"]
+    tested = subprocess.run(wrong, cwd=ROOT, capture_output=True, text=True)
+    assert tested.returncode == 2
+    assert tested.stderr.splitlines()[-1] == "test.py: error: there is no tests/layers/test_nothing.py"
+
+
 def test_cpu_seconds_are_printed_with_the_slowest_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reports = [tmp_path / name for name in ("fast.json", "others.json")]
     for report, seconds in zip(reports, (2, 30), strict=True):
