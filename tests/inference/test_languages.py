@@ -54,6 +54,8 @@ def test_a_direction_marks_sources_with_its_tag(folder: Path) -> None:
     assert own.score(LINES, LINES) != other.score(LINES, LINES)
     assert other.in_direction("en-de").score(LINES, LINES) == own.score(LINES, LINES)
     assert own.in_direction(None).score(LINES, LINES) == own.score(LINES, LINES)
+    for name in ("deu-eng", "deu_Latn-eng_Latn", "de-EN_us", "eng", "EN"):
+        assert own.in_direction(name).directions[0] == "de-en"
 
 
 def test_unknown_directions_are_one_sentence(folder: Path, tiny_model: Callable[..., Seq2Seq]) -> None:
