@@ -36,6 +36,7 @@ def test_script_and_region_are_kept() -> None:
     assert Language.parse("zh-TW") == Language("zh", "Hant", "TW") != Language.parse("zh-CN")
     assert Language.parse("sr_Latn") != Language.parse("srp_Cyrl")
     assert Language.parse("es-419") == Language("es", "", "419")
+    assert Language.parse("deu_simple") == Language("de", variant="simple") != Language.parse("de")
 
 
 @pytest.mark.parametrize(
