@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "target language, which selects the BLEU tokenizer: ja, ko, zh, … (default: the model's)"
     add(parser, "--tgt-lang", "CODE", text)
     add_flag(parser, "--lowercase", "case-insensitive BLEU and chrF")
-    text = "BLEU tokenizer: 13a, intl, char, zh, ja-mecab, none, … (default: by target language)"
+    text = "BLEU tokenizer: 13a, intl, char, zh, ja-mecab, none, … (default: by target language and references)"
     add(parser, "--tokenize", "NAME", text)
     text = "metrics to compute, separated by commas, or all that can be computed here"
     add(parser, "--metrics", "NAMES", text, default="bleu,chrf,ter")
