@@ -30,7 +30,8 @@ from heed.layers.attention_scores import HeadLinear
 from heed.models.seq2seq import DecoderHidden, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInterval
-from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
+from heed.run_format import FORMAT
+from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.resume import check_resumable
 from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loss import translation_loss, zero_loss
@@ -395,7 +396,7 @@ class TranslationModule(L.LightningModule):
     # ---- checkpoints
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint[FORMAT_KEY] = CHECKPOINT_FORMAT
+        checkpoint[FORMAT_KEY] = FORMAT
         checkpoint["tokenizer"] = self.tokenizer.hash
         checkpoint["optimizer"] = type(self.trainer.optimizers[0]).__name__
 
