@@ -16,7 +16,8 @@ def make_run(translations: list[str], config: dict[str, Any] | None = None, **re
     facts = {
         "model": "rnn", "params": 1000, "data": "files", "data_fingerprint": "a", "train_fingerprint": "a",
         "tokenizer_hash": "b", "steps": 10, "tokens": 500, "search": {"beam": 5, "length_penalty": 1.0},
-        "weights": "best", "seed": 1, "valid": {"bleu_signature": SIGNATURES["BLEU"], "chrf_signature": SIGNATURES["chrF"]}, **results,
+        "weights": "best", "seed": 1,
+        "valid": {"bleu_signature": SIGNATURES["BLEU"], "chrf_signature": SIGNATURES["chrF"]}, **results,
     }  # fmt: skip
     return runs.Run(Path("runs/x"), facts, translations, config or {})
 
