@@ -10,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from heed.characters import normalized
 from heed.errors import HeedError, argument, first_line, require
 from heed.evaluation.scores import SPACELESS_REASON, Metric, MetricScore, SystemOutput, bleu, bleu_of_tokens, chrf, ter
 from heed.evaluation.symptoms import script
@@ -53,10 +54,10 @@ def spbleu(output: SystemOutput, *, model: str | None = None) -> MetricScore:
 
 
 def exact_match(output: SystemOutput) -> MetricScore:
-    """Return the percentage of translations that equal one of their references, but for white space."""
+    """Return the percentage of translations that equal one of their references, see `normalized`."""
 
     def normal(line: str) -> str:
-        return " ".join((lower(line, output.tgt_lang) if output.lowercase else line).split())
+        return normalized(lower(line, output.tgt_lang) if output.lowercase else line)
 
     case = "lc" if output.lowercase else "mixed"
     return _percentage(output, lambda hyp, refs: normal(hyp) in map(normal, refs), f"case:{case}")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heed.characters import normalized
 from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE, UNK_PIECE, WORD_START
 
 WordShares = npt.NDArray[np.float64]
@@ -45,7 +46,7 @@ def casefolded_words(line: str) -> list[str]:
 
     In Turkish, ı is the lower case of I, and i that of İ. All are i here, because the language of the line is unknown.
     """
-    return CASEFOLDED_WORD.findall(line.casefold().replace("i\u0307", "i").replace("ı", "i"))
+    return CASEFOLDED_WORD.findall(normalized(line).casefold().replace("i\u0307", "i").replace("ı", "i"))
 
 
 # ---- from pieces to words
