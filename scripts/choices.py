@@ -36,7 +36,7 @@ CHOICES: Mapping[str, Sequence[str]] = {
         *(f"model.self_attention.score={score}" for score in ("dot", "general", "additive")),
         *(f"model.cross_attention.score={score}" for score in ("dot", "general", "additive")),
         "model.norm=post", "model.norm_kind=rms", "model.activation=gelu", "model.activation=swiglu",
-        "model.tie_embeddings=false", "module.r_drop=0", "module.r_drop=5", "module.simcut=3", "tokenizer=unigram",
+        "model.tie_embeddings=false", "module.r_drop=0", "module.r_drop=5", "tokenizer=unigram",
         "tokenizer.bpe_dropout=0.1", "callbacks.ema.decay=0.999 weights=ema",
     ),
     "rnn": (

@@ -182,7 +182,6 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
         "trainer.validate_every=6",
         "tokenizer.bpe_dropout=0.2",
         "module.r_drop=2.0",
-        "module.simcut=1.0",
         "module.teacher_forcing=0.5",
     ]
     one = run("one", *common, "trainer=cpu")
@@ -211,16 +210,6 @@ def test_fine_tuning_starts_from_a_finished_model(run: Run, files: list[str]) ->
     parent_results, child_results = (json.loads((f / "results.json").read_text()) for f in (parent, child))
     assert parent_results["tokenizer_hash"] == child_results["tokenizer_hash"]
     assert parent_results["test"] == child_results["test"]
-
-
-@pytest.mark.full
-def test_a_start_from_both_directions_without_tags(run: Run, files: list[str]) -> None:
-    limits = [*files, *TINY["transformer"], *LIMITS, "trainer.max_steps=2", "trainer.validate_every=2"]
-    start = run("start", *limits, "data.both_directions=untagged", "module.simcut=3")
-    assert model_folder.load(start).tokenizer.tags == ()
-    folder = run("one", *limits, f"init_from={start}", "module.simcut=3")
-    scores = json.loads((folder / "results.json").read_text())["initial_scores"]["valid"]
-    assert scores["loss"] == pytest.approx(json.loads((start / "results.json").read_text())["valid"]["loss"])
 
 
 def test_one_model_of_both_directions(run: Run, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:

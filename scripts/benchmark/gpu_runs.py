@@ -29,7 +29,7 @@ CASES: dict[str, Sequence[str]] = {
     "device_tokens=auto": ["batching.device_tokens=auto"],
     "four micro-batches": ["batching.device_tokens=200"],
     "Muon, rotary, EMA": ["optimizer=muon", "model/positions=rotary", "callbacks.ema.decay=0.9", "weights=ema"],
-    "R-Drop, SimCut": ["module.r_drop=5", "module.simcut=3"],
+    "R-Drop": ["module.r_drop=5"],
     "half teacher forcing": ["module.teacher_forcing=0.5"],
     "additive scores": ["model.cross_attention.score=additive", "model.self_attention.score=additive"],
     "relative positions": ["model/positions=relative"],

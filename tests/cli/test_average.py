@@ -15,7 +15,7 @@ from heed.cli import main
 from heed.data.tokenizer import Tokenizer
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
-from heed.runs.checkpoints import CHECKPOINT_FORMAT
+from heed.run_format import FORMAT
 from heed.symbols import BOS, EOS, PAD, UNK
 
 EXTRA = {"src_lang": "en", "tgt_lang": "de", "search": {"beam": 3}}
@@ -61,7 +61,7 @@ def run(tmp_path: Path, model: Callable[..., Seq2Seq]) -> Path:
     for kind, steps in (("last", (100, 200, 300, 400)), ("best", (200, 300, 400))):
         for step in steps:
             checkpoint = {
-                "heed_format": CHECKPOINT_FORMAT,
+                "heed_format": FORMAT,
                 "state_dict": {f"model.{name}": tensor for name, tensor in model(step).state_dict().items()},
                 "callbacks": {"ema": {"steps": step, "weights": model(step + 1).state_dict()}},
             }
@@ -122,9 +122,9 @@ def test_sources_that_cannot_be_averaged_are_errors(run: Path, tmp_path: Path, m
     checkpoint = run / "checkpoints" / "last-0000100.ckpt"
     plain = run / "checkpoints" / "plain.ckpt"
     torch.save({"state_dict": {f"model.{name}": tensor for name, tensor in model(1).state_dict().items()},
-                "callbacks": {}, "heed_format": CHECKPOINT_FORMAT}, plain)  # fmt: skip
+                "callbacks": {}, "heed_format": FORMAT}, plain)  # fmt: skip
     small = run / "checkpoints" / "small.ckpt"
-    torch.save({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": CHECKPOINT_FORMAT}, small)
+    torch.save({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": FORMAT}, small)
     cut = run / "checkpoints" / "cut.ckpt"
     cut.write_bytes(checkpoint.read_bytes()[:5000])
     text = run / "checkpoints" / "text.ckpt"
@@ -201,7 +201,7 @@ def test_unknown_initial_weights_give_a_warning(run: Path, tmp_path: Path, model
         ({"state_dict": {"model.x": torch.zeros(2)}}, [], "written by another version of heed"),
         ({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": 9}, [], "written by another version of heed"),
         (
-            {"state_dict": {"model.x": torch.tensor([1.0, float("nan")])}, "heed_format": CHECKPOINT_FORMAT},
+            {"state_dict": {"model.x": torch.tensor([1.0, float("nan")])}, "heed_format": FORMAT},
             [],
             "are NaN or infinite",
         ),

@@ -114,7 +114,7 @@ def test_watch_waits_for_the_verdict_while_the_winner_is_confirmed(
     folder = tmp_path / "watched"
     make_study(folder, trials=[make_trial(PLAIN, 1.0)], n_trials=1)
     confirm = optuna.create_study(study_name="watched confirm", storage=f"sqlite:///{folder / 'study.db'}")
-    confirm.set_user_attr("heed", {"format": 1, "study": "watched", "confirms": True})
+    confirm.set_user_attr("heed", {"format": 2, "study": "watched", "confirms": True})
     trial = confirm.ask()
     verdict = [{"number": 0, "found": 1.0, "valid": [1.0, 2.0]}]
     clock = Clock(

@@ -14,8 +14,9 @@ SIGNATURES = {"BLEU": SCORES.bleu_signature, "chrF": SCORES.chrf_signature}
 def make_run(translations: list[str], config: dict[str, Any] | None = None, **results: Any) -> runs.Run:
     """A run with equal results but for those that are given."""
     facts = {
-        "model": "rnn", "params": 1000, "data": "files", "data_fingerprint": "a", "tokenizer_hash": "b", "steps": 10,
-        "tokens": 500, "search": {"beam": 5, "length_penalty": 1.0}, "weights": "best", "seed": 1,
+        "model": "rnn", "params": 1000, "data": "files", "data_fingerprint": "a", "train_fingerprint": "a",
+        "tokenizer_hash": "b", "steps": 10, "tokens": 500, "search": {"beam": 5, "length_penalty": 1.0},
+        "weights": "best", "seed": 1,
         "valid": {"bleu_signature": SIGNATURES["BLEU"], "chrf_signature": SIGNATURES["chrF"]}, **results,
     }  # fmt: skip
     return runs.Run(Path("runs/x"), facts, translations, config or {})

@@ -18,7 +18,15 @@ def write_run(path: Path, *, splits: tuple[str, ...] = ("test",), **results: Any
         for suffix, lines in LINES.items():
             text = "".join(f"{line}\n" for line in lines)
             (path / "translations" / f"{split}.{suffix}").write_text(text)
-    facts = {"name": "n", "params": 1, "steps": 1, "valid": {}, "tests": {split: {} for split in splits}, **results}
+    facts = {
+        "name": "n",
+        "params": 1,
+        "steps": 1,
+        "tokens": 1,
+        "valid": {},
+        "tests": {split: {} for split in splits},
+        **results,
+    }
     (path / "results.json").write_text(json.dumps(facts))
     return path
 

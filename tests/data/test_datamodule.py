@@ -29,7 +29,7 @@ PAIRS = numbered_dogs(60)
 HELD_OUT = ParallelText(["the dog sleeps", "a dog"], ["der Hund schläft", "ein Hund"])
 
 
-def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de", has_tags: bool = True) -> Corpus:
+def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") -> Corpus:
     direction = Direction("en", tgt_lang)
     return Corpus(
         name="dogs",
@@ -39,7 +39,6 @@ def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de", 
         valid={"valid": EvaluationSet(HELD_OUT, direction)},
         tests={},
         max_eval_tokens=None,
-        has_tags=has_tags,
     )
 
 
@@ -49,9 +48,8 @@ def data(
     bpe_dropout: float = 0.0,
     seed: int = 1,
     both_directions: bool = False,
-    has_tags: bool = True,
 ) -> TranslationData:
-    dogs = corpus(cache, both_directions=both_directions, has_tags=has_tags)
+    dogs = corpus(cache, both_directions=both_directions)
     tokenizer = train_tokenizer(PAIRS, cache, tags=dogs.tags)
     planner = Planner(batch_tokens=120, device_tokens=128, pool=30, seed=seed)
     return TranslationData(dogs, tokenizer, planner, bpe_dropout=bpe_dropout, with_tests=True)
@@ -123,26 +121,25 @@ def test_shards_of_two_processes_make_up_the_steps_of_one(tmp_path: Path) -> Non
         assert sorted(left + right, key=str) == sorted(whole, key=str)
 
 
-@pytest.mark.parametrize(("bpe_dropout", "has_tags"), [(0.0, True), (0.2, True), (0.0, False)])
-def test_both_directions_double_the_training_set_only(bpe_dropout: float, has_tags: bool, tmp_path: Path) -> None:
-    both = data(tmp_path, bpe_dropout=bpe_dropout, both_directions=True, has_tags=has_tags)
+@pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
+def test_both_directions_double_the_training_set_only(bpe_dropout: float, tmp_path: Path) -> None:
+    both = data(tmp_path, bpe_dropout=bpe_dropout, both_directions=True)
     tokenizer, pairs = both.tokenizer, epoch_of(both, 0)
-    assert tokenizer.tags == (("<2de>", "<2en>") if has_tags else ())
+    assert tokenizer.tags == ("<2de>", "<2en>")
     assert sorted(pairs) == sorted([*PAIRS.src, *PAIRS.tgt])
     translations = dict(zip([*PAIRS.src, *PAIRS.tgt], [*PAIRS.tgt, *PAIRS.src], strict=True))
     for text, (src, tgt) in pairs.items():
-        tag = ("<2de>" if text in PAIRS.src else "<2en>") if has_tags else "▁"
+        tag = "<2de>" if text in PAIRS.src else "<2en>"
         assert tokenizer.src_pieces(src)[0].startswith(tag)
         assert tokenizer.decode_tgt([tgt]) == [translations[text]]
     ((batch,),) = both.val_dataloader()
-    assert [tokenizer.src_pieces(src)[0] == "<2de>" for _, src, _ in sentences(batch)] == [has_tags] * 2
+    assert [tokenizer.src_pieces(src)[0] == "<2de>" for _, src, _ in sentences(batch)] == [True] * 2
 
 
 def test_both_directions_need_one_vocabulary(tmp_path: Path) -> None:
-    dogs = corpus(tmp_path, both_directions=True, has_tags=False)
-    tokenizer = train_tokenizer(PAIRS, tmp_path, joint=False)
+    dogs = corpus(tmp_path, both_directions=True)
     with pytest.raises(HeedError, match=r"set tokenizer\.joint=true"):
-        TranslationData(dogs, tokenizer, data(tmp_path).planner, bpe_dropout=0.0, with_tests=True)
+        train_tokenizer(PAIRS, tmp_path, joint=False, tags=dogs.tags)
 
 
 def test_the_process_that_samples_ends_with_the_training(tmp_path: Path) -> None:

@@ -119,8 +119,6 @@ def test_a_training_step(
         TrainingOptions(
             label_smoothing=0.1,
             r_drop=alpha,
-            simcut=alpha,
-            cut_probability=0.05,
             embedding_lr_scale=1.0,
             clip_norm=1.0,
             max_skipped_steps=5,

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from heed.errors import HeedError
 from heed.launch import folder as launch_folder
 from heed.launch.folder import claim_folder, report_on_failure
-from heed.runs.checkpoints import CheckpointFormatError
+from heed.run_format import RunFormatError
 from heed.runs.claim import LOCK, locked
 from heed.training.nonfinite import DivergedError
 from tests import like_windows
@@ -44,7 +44,7 @@ def test_a_run_with_checkpoints_can_be_resumed(
     monkeypatch.setattr("sys.argv", ["heed train", "model=rnn", "resume=true"])
     report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
     assert capsys.readouterr().err.endswith(f"To resume: heed train 'resume={folder}'\n")
-    for error in (DivergedError.__new__(DivergedError), CheckpointFormatError("x")):
+    for error in (DivergedError.__new__(DivergedError), RunFormatError("x")):
         report_on_failure(folder, error, resumed=False, is_new=True)
         assert capsys.readouterr().err == ""
     report_on_failure(folder, HeedError("x"), resumed=True, is_new=True)

@@ -25,7 +25,6 @@ EVERYTHING = Setting(
         "optimizer=muon",
         "tokenizer.bpe_dropout=0.1",
         "module.r_drop=2.0",
-        "module.simcut=1.0",
         "module/teacher_forcing=linear",
         "callbacks.ema.decay=0.9",
         "weights=ema",

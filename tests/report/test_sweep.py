@@ -18,7 +18,6 @@ from heed.report.sweep_text import (
     mean_and_sd,
     progress,
     study_lines,
-    trial_label,
     trial_table,
 )
 from tests.report.chromium import measure, needs_chromium
@@ -32,7 +31,7 @@ PARAMETERS = [
 ]
 
 
-def make_trial(number: int, score: float, *, arm: str = "", state: Any = "complete", **changes: Any) -> TrialSummary:
+def make_trial(number: int, score: float, *, state: Any = "complete", **changes: Any) -> TrialSummary:
     params: dict[str, Any] = {
         "optimizer.lr": 10 ** (-4 + number % 9 / 4),
         "model.dropout": 0.1 + number % 7 / 30,
@@ -44,7 +43,6 @@ def make_trial(number: int, score: float, *, arm: str = "", state: Any = "comple
     return TrialSummary(
         **{
             "number": number,
-            "arm": arm,
             "state": state,
             "values": (score,) if state in ("complete", "pruned") else (),
             "params": params,
@@ -57,9 +55,9 @@ def make_trial(number: int, score: float, *, arm: str = "", state: Any = "comple
     )
 
 
-def make_trials(arm: str = "", *, best: float = 38.0) -> list[TrialSummary]:
-    trials = [make_trial(number, best - (number - 4) ** 2 / 10, arm=arm) for number in range(15)]
-    others = [make_trial(15 + n, 20.0, arm=arm, state=state) for n, state in enumerate(("pruned", "failed", "running"))]
+def make_trials() -> list[TrialSummary]:
+    trials = [make_trial(number, 38.0 - (number - 4) ** 2 / 10) for number in range(15)]
+    others = [make_trial(15 + n, 20.0, state=state) for n, state in enumerate(("pruned", "failed", "running"))]
     return trials + others
 
 
@@ -68,7 +66,6 @@ def make_study(trials: Sequence[TrialSummary] | None = None, **changes: Any) -> 
         "name": "<study>",
         "objectives": ["valid.bleu"],
         "maximize": [True],
-        "arms": [""],
         "n_trials": 40,
         "trials": make_trials() if trials is None else trials,
         "parameters": PARAMETERS,
@@ -80,23 +77,17 @@ def make_study(trials: Sequence[TrialSummary] | None = None, **changes: Any) -> 
     return StudySummary(**study)
 
 
-def two_arms(**changes: Any) -> StudySummary:
-    trials = [*make_trials("model=a"), *make_trials("model=b", best=39.0)]
-    return make_study(trials, arms=["model=a", "model=b"], n_trials=80, **changes)
-
-
-def make_verdict(*valid: Sequence[float], arms: Sequence[str] = ("", "", ""), noise: float | None = 0.25) -> Verdict:
+def make_verdict(*valid: Sequence[float], noise: float | None = 0.25) -> Verdict:
     """A verdict on trials 1, 2, …; the first wins."""
     configurations = [
-        Configuration(n, arms[n - 1], 38.0 + n / 100, ["model.dropout=0.1"], [2, 3, 4][: len(scores)], scores)
+        Configuration(n, 38.0 + n / 100, ["model.dropout=0.1"], [2, 3, 4][: len(scores)], scores)
         for n, scores in enumerate(valid, start=1)
     ]
     return Verdict(
         configurations,
         winner=1,
-        winner_arm=arms[0],
         noise=noise,
-        tests_by_arm={arms[0]: {"test": {"bleu": [35.0, 36.0], "signature": "tok:<13a>"}}},
+        tests={"test": {"bleu": [35.0, 36.0], "signature": "tok:<13a>"}},
         experiment="conf/experiment/small.yaml",
         rerun="python train.py experiment=small seed=2",
         compare="compare.html",
@@ -147,15 +138,6 @@ def test_a_difference_beyond_the_noise_is_called_that() -> None:
     assert headline(loss)[1].startswith("It is worse than trial 2: +1.10")
 
 
-def test_arms_are_compared_with_the_best_of_each_other_arm() -> None:
-    arms = ("model=a", "model=a", "model=b")
-    found = two_arms(verdict=make_verdict([38.0, 38.2], [37.9, 38.1], [30.0, 30.2], arms=arms))
-    sentences = headline(found)
-    assert sentences[0].startswith("Trial 1 of model=a wins")
-    assert "trial 2 of model=a" in sentences[1]
-    assert "better than trial 3 of model=b: +8.00" in sentences[2]
-
-
 def test_one_seed_says_nothing_about_chance() -> None:
     single = make_study(verdict=make_verdict([38.0], [37.0], noise=None))
     sentences = headline(single)
@@ -189,10 +171,6 @@ def test_headline_of_a_study_without_verdict() -> None:
     assert headline(make_study(confirmed=4, confirming=5))[1] == (
         "The best configurations are trained with further seeds: 4 finished, 5 running."
     )
-    assert headline(two_arms())[:2] == [
-        "Trial 4 of model=b is best so far: valid.bleu 39.00.",
-        "Best of each arm: 38.00 (trial 4 of model=a) and 39.00 (trial 4 of model=b).",
-    ]
     assert headline(multiple()) == ["3 trials are on the Pareto front of valid.bleu and params so far."]
 
 
@@ -241,23 +219,21 @@ def test_formats() -> None:
         "", "38.12", "0.0123", "1,234,567", "0.00", "inf",
     ]  # fmt: skip
     assert [mean_and_sd(scores) for scores in ([1.0], [1.0, 2.0])] == ["1.00", "1.50 ± 0.71"]
-    assert trial_label(make_trial(3, 1.0, arm="model=rnn")) == "trial 3 of model=rnn"
 
 
 # ---- the figures
 
 
-def test_figures_have_a_mark_for_each_trial_in_the_colour_of_its_arm() -> None:
-    found = learning_curves(two_arms())
-    assert (found["objective"], len(found["curves"])) == ("valid.bleu", 36)
-    assert [curve["side"] for curve in found["curves"]].count(1) == 18
+def test_figures_have_a_mark_for_each_trial() -> None:
+    found = learning_curves(make_study())
+    assert (found["objective"], len(found["curves"])) == ("valid.bleu", 18)
     assert {curve["state"] for curve in found["curves"]} == {"complete", "pruned", "failed", "running"}
-    assert [curve["faint"] for curve in found["curves"]].count(False) == 10
-    assert found["curves"][-1]["name"] == "trial 4 of model=b", "the best trial is drawn last"
+    assert [curve["faint"] for curve in found["curves"]].count(False) == 5
+    assert found["curves"][-1]["name"] == "trial 4", "the best trial is drawn last"
     # Complete and pruned trials in each panel, but only those that have the option.
-    panels = parameter_panels(two_arms())
+    panels = parameter_panels(make_study())
     assert [panel["name"] for panel in panels] == [parameter.name for parameter in PARAMETERS]
-    assert [len(panel["points"]) for panel in panels] == [32, 32, 32, 10]
+    assert [len(panel["points"]) for panel in panels] == [16, 16, 16, 5]
     assert [panel["log"] for panel in panels] == [True, False, False, False]
     assert panels[2]["choices"][1] == "<rotary>"
     worst = panels[0]["limits"][0]
@@ -327,13 +303,6 @@ def test_every_trial_is_on_the_page() -> None:
     assert sorted(map(int, headings)) == [*range(18)]
 
 
-def test_arms_have_colours_of_their_own() -> None:
-    page = Page(render(two_arms()))
-    legends = [[item.text for item in legend.children] for legend in page.find("ul", "legend")]
-    assert legends == [["model=a", "model=b"]] * 2
-    assert "the best trials of each arm in full colour" in page.text
-
-
 @pytest.mark.parametrize("trials", [[], *([make_trial(0, 30.0, state=state)] for state in
                                           ("running", "failed", "pruned", "waiting", "complete"))])  # fmt: skip
 def test_page_of_a_study_that_has_just_begun(trials: list[TrialSummary]) -> None:
@@ -345,8 +314,8 @@ def test_page_of_a_study_that_has_just_begun(trials: list[TrialSummary]) -> None
 
 
 def pages() -> dict[str, StudySummary]:
-    verdict = make_verdict([38.0, 38.2, 38.1], [37.9, 38.1, 38.0], arms=("model=a", "model=b"))
-    return {"verdict": two_arms(verdict=verdict), "pareto": multiple()}
+    verdict = make_verdict([38.0, 38.2, 38.1], [37.9, 38.1, 38.0])
+    return {"verdict": make_study(verdict=verdict), "pareto": multiple()}
 
 
 @needs_chromium

@@ -10,7 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from heed.errors import HeedError
 from heed.launch.run import _choose_precision
-from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
+from heed.run_format import FORMAT
+from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.claim import create
 from heed.runs.config import read_config, write_config
 from heed.runs.folder import RunFolder
@@ -91,7 +92,7 @@ def test_the_precision_of_this_machine_is_stored_and_a_resumed_run_keeps_it(
 def test_a_checkpoint_of_another_tokenizer_or_optimizer_or_without_progress_is_refused() -> None:
     def check(**changes: Any) -> None:
         checkpoint = {
-            FORMAT_KEY: CHECKPOINT_FORMAT,
+            FORMAT_KEY: FORMAT,
             "state_dict": {"w": torch.zeros(2)},
             "tokenizer": "abc",
             "optimizer": "AdamW",

@@ -33,9 +33,8 @@ SPACE_TEXT: dict[str, Any] = {
 def attribute(name: str, **changes: Any) -> dict[str, Any]:
     """Return the user attribute of a search."""
     return {
-        "format": 1,
+        "format": 2,
         "study": name,
-        "arm": "",
         "objectives": ["valid.bleu"],
         "space": SPACE_TEXT,
         "fixed": ["data=multi30k", "trainer.max_steps=500"],
@@ -56,9 +55,8 @@ def make_study(
 ) -> optuna.Study:
     """Create a study in the database of a folder, with its attribute and trials; return it."""
     folder.mkdir(parents=True, exist_ok=True)
-    arm = changes.get("arm", "")
     made = optuna.create_study(
-        study_name=study or f"{folder.name} {arm}".strip(),
+        study_name=study or folder.name,
         storage=f"sqlite:///{folder / database}",
         directions=[*directions],
     )
@@ -142,7 +140,6 @@ def write_verdict(folder: Path, configurations: Sequence[Mapping[str, Any]], **c
     """Write the verdict of a study; of each configuration at least ``number``, ``found`` and ``valid`` are given."""
     filled = [
         {
-            "arm": "",
             "overrides": ["model.dropout=0.17", "optimizer.lr=0.0023"],
             "runs": [f"confirm/{one['number']}_seed{seed}" for seed in (2, 3, 4)],
             "seeds": [2, 3, 4],
@@ -153,12 +150,11 @@ def write_verdict(folder: Path, configurations: Sequence[Mapping[str, Any]], **c
     ]
     variances = [float(np.var(one["valid"], ddof=1)) for one in filled if len(one["valid"]) > 1]
     verdict = {
-        "format": 1,
+        "format": 2,
         "configurations": filled,
         "winner": filled[0]["number"],
-        "winner_arm": filled[0]["arm"],
         "noise": float(np.sqrt(np.mean(variances))) if variances else None,
-        "tests_by_arm": {},
+        "tests": {},
         "experiment": f"conf/experiment/{folder.name}.yaml",
         "rerun": f"python train.py experiment={folder.name} seed=2",
         "compare": None,

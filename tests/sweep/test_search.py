@@ -107,7 +107,7 @@ def test_a_study_prunes_confirms_and_writes_a_preset_that_repeats_the_winner(
     assert configuration["seeds"] == [2, 3]
     assert configuration["runs"] == ["confirm/0_seed2", "confirm/0_seed3"]
     tested = json.loads((study / "confirm/0_seed2/results.json").read_text())
-    assert tested["tests"].keys() == verdict["tests_by_arm"][""].keys() == {"test", "long"}
+    assert tested["tests"].keys() == verdict["tests"].keys() == {"test", "long"}
     assert (study / "confirm/0_seed2/translations/long.hyp").read_text().count("\n") == 4
 
     preset = (tmp_path / "conf/experiment/study.yaml").read_text()
@@ -196,22 +196,12 @@ def test_ctrl_c_in_a_terminal_lets_every_worker_save_a_checkpoint(
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_workers_of_one_command_and_the_same_number_of_trials_for_both_families(
-    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
-) -> None:
-    tiny = [word for word in TINY if not word.startswith("model.")]
-    settings = [*tiny, "sweep=rnn_vs_transformer", "sweep.n_trials=4", "sweep.confirm=1x1", "sweep.workers=2"]
-    printed = finish(start(*settings, "sweep/pruner=none"))
-    for family in ("rnn", "transformer"):
-        states = [trial.state for trial in trials(tmp_path, f"study model={family}")]
-        assert states.count(TrialState.COMPLETE) == 2, printed
-        assert (tmp_path / f"runs/study/{family}-0/results.json").exists()
-    verdict = json.loads((tmp_path / "runs/study/verdict.json").read_text())
-    assert verdict["tests_by_arm"].keys() == {"model=rnn", "model=transformer"}
+def test_workers_of_one_command(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
+    printed = finish(start(*SMALL, "sweep.n_trials=3", "sweep.workers=2", "sweep/pruner=none", "sweep.confirm=2x1"))
+    assert [trial.state for trial in trials(tmp_path)] == [TrialState.COMPLETE] * 3, printed
     assert (tmp_path / "runs/study/compare/index.html").exists()
-    comparison = json.loads((tmp_path / "runs/study/compare/compare.json").read_text())
-    assert comparison["split"] == "test"
-    assert "Trial rnn-0: complete, valid.bleu" in printed
+    assert json.loads((tmp_path / "runs/study/compare/compare.json").read_text())["split"] == "valid"
+    assert "Trial 0: complete, valid.bleu" in printed
 
 
 @pytest.mark.slow
@@ -271,13 +261,12 @@ def test_processes_of_one_trial_are_pruned_together(
         (["-m", *SMALL, "model.dropout=interval(0.4,0.1)"], "model.dropout=interval(0.4,0.1) is not a range"),
         (["-m", *SMALL, "model.dropouts=interval(0.1,0.4)"], "model.dropouts is unknown (did you mean model.dropout"),
         (["-m", "sweep=default", "model=choice(rnn,transfomer)"], "model=transfomer is unknown (did you mean"),
-        (["-m", *SMALL, "model.dropout=interval(0.5,1.5)"], "=1.5 in the search space makes no valid run: "),
+        (["-m", *SMALL, "model.dropout=interval(1.2,1.5)"], "model.dropout=1.2 must be"),
         (["-m", *SMALL, "sweep.objective=valid.blue"], "sweep.objective=valid.blue is unknown"),
         (["-m", *SMALL, "sweep.objective=test.bleu"], "would choose by the test set"),
         (["-m", *SMALL, "sweep.objective=params"], "so trials cannot be pruned: add sweep/pruner=none"),
         (["-m", *SMALL, "sweep.objective=[valid.bleu,params]"], "are several objectives, so trials cannot be pruned"),
         (["-m", *SMALL, "sweep.confirm=3"], "sweep.confirm=3 must be"),
-        (["-m", *SMALL, "sweep.compare=model"], "sweep.compare=model must be an option of the space"),
         (["-m", *SMALL, "sweep.n_trials=0"], "sweep.n_trials=0 must be an integer >= 1"),
         (["-m", *SMALL, "sweep.trails=3"], "sweep.trails is unknown"),
         (["-m", *SMALL, "sweep/sampler=grid"], "model.dropout has a continuous range, and sweep/sampler=grid"),

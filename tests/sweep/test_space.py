@@ -4,7 +4,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from heed.errors import HeedError
-from heed.sweep.space import Option, Space, corners, grid_values, read_space
+from heed.sweep.space import Option, Space, grid_values, read_space
 
 
 def no_default(name: str) -> str:
@@ -91,16 +91,6 @@ def test_a_grid_refuses_a_continuous_range() -> None:
     space, _ = read_space({"x": "interval(0, 1)"}, [])
     with pytest.raises(HeedError, match="x has a continuous range"):
         list(space.points(grid_values, no_default))
-
-
-@pytest.mark.parametrize("shift", [0, 1])
-def test_corners_hold_every_choice_and_both_ends(shift: int) -> None:
-    space, _ = read_space(
-        {"m": "choice(a, b)", "x": "interval(0, 1)", "m=a": {"y": "choice(p, q, r)"}, "m=b": {"z": "range(1, 9)"}}, []
-    )
-    taken = {pair for point, _ in corners(space, no_default, shift=shift) for pair in point.items()}
-    expected = {"m": ["a", "b"], "x": [0.0, 1.0], "y": ["p", "q", "r"], "z": [1, 8]}
-    assert taken == {(name, value) for name, values in expected.items() for value in values}
 
 
 @pytest.mark.parametrize(

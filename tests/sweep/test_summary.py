@@ -49,7 +49,7 @@ def test_the_study_is_described(folder: Path) -> None:
     make_study(folder, trials=searched_trials(8))
     study = read_study(folder)
     assert (study.name, study.objectives, study.maximize, study.n_trials) == ("small", ["valid.bleu"], [True], 40)
-    assert (study.arms, study.pruner) == ([""], "MedianPruner")
+    assert study.pruner == "MedianPruner"
     assert yaml.safe_load(study.space) == SPACE_TEXT
     # In the order of the space, whatever the database says.
     assert [parameter.name for parameter in study.parameters] == [*SPACE]
@@ -113,26 +113,23 @@ def test_several_objectives(folder: Path) -> None:
     assert [trial.number for trial in study.best_trials()] == [1, 3, 0, 4, 2]
 
 
-def test_arms_and_confirmation_share_a_database(folder: Path) -> None:
-    make_study(folder, arm="model=rnn", trials=searched_trials(3))
-    make_study(folder, arm="model=transformer", trials=searched_trials(4))
+def test_a_search_and_its_confirmation_share_a_database(folder: Path) -> None:
+    make_study(folder, trials=searched_trials(3))
     storage = f"sqlite:///{folder / 'study.db'}"
-    confirm = optuna.create_study(study_name="small confirm model=rnn", storage=storage)
-    confirm.set_user_attr("heed", {"format": 1, "study": "small", "confirms": True})
+    confirm = optuna.create_study(study_name="small confirm 0", storage=storage)
+    confirm.set_user_attr("heed", {"format": 2, "study": "small", "confirms": True})
     confirm.add_trials([make_trial(PLAIN, 1.0), make_trial(PLAIN, state="RUNNING")])
     optuna.create_study(study_name="of somebody else", storage=storage)
     study = read_study(folder)
-    assert study.arms == ["model=rnn", "model=transformer"]
-    assert [trial.arm for trial in study.trials] == ["model=rnn"] * 3 + ["model=transformer"] * 4
-    assert yaml.safe_load(study.space) == dict.fromkeys(study.arms, SPACE_TEXT)
-    assert (study.n_trials, study.confirmed, study.confirming) == (80, 1, 1)
+    assert [trial.number for trial in study.trials] == [0, 1, 2]
+    assert (study.n_trials, study.confirmed, study.confirming) == (40, 1, 1)
 
 
 def test_a_database_of_many_studies_is_searched_for_the_name_of_the_folder(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     make_study(shared, study="one", trials=[make_trial(PLAIN, 1.0)])
     make_study(shared, study="two").set_user_attr(
-        "heed", {"format": 1, "study": "two", "space": {}, "objectives": ["x"]}
+        "heed", {"format": 2, "study": "two", "space": {}, "objectives": ["x"]}
     )
     (tmp_path / "two").mkdir()
     url = f"sqlite:///{shared / 'study.db'}"
@@ -154,7 +151,7 @@ def test_only_the_last_confirmation_counts(folder: Path) -> None:
     make_study(folder)
     for name, values in (("small confirm 0 1", [1.0, 2.0]), ("small confirm 0 7", [3.0])):
         confirm = optuna.create_study(study_name=name, storage=f"sqlite:///{folder / 'study.db'}")
-        confirm.set_user_attr("heed", {"format": 1, "study": "small", "confirms": True})
+        confirm.set_user_attr("heed", {"format": 2, "study": "small", "confirms": True})
         confirm.add_trials([make_trial(PLAIN, value) for value in values])
     assert read_study(folder).confirmed == 1
 
@@ -166,13 +163,13 @@ def test_verdict(folder: Path) -> None:
     make_study(folder)
     assert read_study(folder).verdict is None
     found = [{"number": 7, "found": 38.2, "valid": [38.0, 38.4]}, {"number": 3, "found": 38.1, "valid": [36.0, 36.4]}]
-    tests = {"": {"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}}}
-    write_verdict(folder, found, tests_by_arm=tests)
+    tests = {"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}}
+    write_verdict(folder, found, tests=tests)
     verdict = read_study(folder).verdict
     assert verdict is not None
     assert (verdict.best.number, verdict.best.found, verdict.best.mean) == (7, 38.2, pytest.approx(38.2))
     assert [one.number for one in verdict.scored] == [7, 3]
-    assert verdict.tests_by_arm == tests
+    assert verdict.tests == tests
     assert verdict.compare is None
     assert verdict.noise is not None
     # Two configurations of two seeds: two degrees of freedom, and the error of a difference of means of two is the SD.
@@ -190,15 +187,6 @@ def test_difference_of_single_seeds_has_no_interval(folder: Path) -> None:
     assert verdict.difference(verdict.scored[1]) == (0.5, None)
 
 
-def test_winner_of_arms_with_equal_numbers(folder: Path) -> None:
-    make_study(folder)
-    found = [{"number": 4, "arm": arm, "found": 1.0, "valid": [1.0]} for arm in ("a", "b")]
-    write_verdict(folder, found, winner_arm="b")
-    verdict = read_study(folder).verdict
-    assert verdict is not None
-    assert verdict.best.arm == "b"
-
-
 def test_configurations_whose_runs_failed(folder: Path) -> None:
     make_study(folder)
     lost = {"number": 2, "found": 2.0, "valid": [], "failed": ["seed 2: Out of memory."]}
@@ -211,7 +199,7 @@ def test_configurations_whose_runs_failed(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "damaged",
-    ["", "[]", "{", '{"format": 1, "configurations": [], "winner": 1}', "[" * 100_000, "null"],
+    ["", "[]", "{", '{"format": 2, "configurations": [], "winner": 1}', "[" * 100_000, "null"],
 )
 def test_damaged_verdict_is_one_sentence(folder: Path, damaged: str) -> None:
     make_study(folder)
@@ -220,7 +208,7 @@ def test_damaged_verdict_is_one_sentence(folder: Path, damaged: str) -> None:
         read_study(folder)
 
 
-@pytest.mark.parametrize("changes", [{"format": 2}, {"winner": 3}, {"winner_arm": "b"}])
+@pytest.mark.parametrize("changes", [{"format": 1}, {"winner": 3}])
 def test_verdict_of_another_version_or_without_its_winner(folder: Path, changes: dict[str, Any]) -> None:
     make_study(folder)
     write_verdict(folder, [{"number": 1, "found": 2.0, "valid": [3.0]}], **changes)
@@ -255,7 +243,7 @@ def test_studies_that_heed_did_not_make(folder: Path) -> None:
         read_study(folder)
 
 
-@pytest.mark.parametrize("changes", [{"format": 2}, {"space": "x"}])
+@pytest.mark.parametrize("changes", [{"format": 1}, {"space": "x"}])
 def test_studies_of_another_version(folder: Path, changes: dict[str, Any]) -> None:
     make_study(folder, **changes)
     with pytest.raises(HeedError, match="made by another version of heed"):

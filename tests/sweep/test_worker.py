@@ -26,12 +26,12 @@ def plan(tmp_path: Path) -> Plan:
     plan = Plan.__new__(Plan)
     plan.settings = SweepSettings(
         objective="valid.bleu", n_trials=2, space={}, sampler={"_target_": GRID}, pruner=None, storage=None, workers=1,
-        confirm="2x2", compare=None, heartbeat=10, trial=None,
+        confirm="2x2", heartbeat=10, trial=None,
     )  # fmt: skip
     plan.config = OmegaConf.create({"seed": 1})
     plan.folder, plan.name = tmp_path / "study", "study"
-    space, plan.fixed = read_space({"a": "choice(1,2,3)", "b": "range(0,2)"}, [])
-    plan.arms, plan.grids = {"": space}, {"": list(space.points(grid_values, str))}
+    plan.space, plan.fixed = read_space({"a": "choice(1,2,3)", "b": "range(0,2)"}, [])
+    plan.grid = list(plan.space.points(grid_values, str))
     plan.pruner = optuna.pruners.NopPruner()
     return plan
 
@@ -55,8 +55,8 @@ def test_two_workers_take_every_point_of_a_grid_once_and_confirm_the_best(plan: 
             fail(study.study, trial, "bad combination")
         else:
             study.study.tell(trial, float(number))
-    assert taken == plan.grids[""]
-    assert workers[0].has_searched()
+    assert taken == plan.grid
+    assert workers[0].study.is_finished()
 
     confirmed = []
     for number in range(4):
@@ -91,8 +91,7 @@ def test_a_run_ends_its_trial(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> No
     assert (reason, trial.state, trial.user_attrs["reason"]) == ("out of memory", TrialState.FAIL, "out of memory")
     with pytest.raises(KeyboardInterrupt):
         end_with(KeyboardInterrupt())
-    (study,) = worker.arms.values()
-    assert [trial.state for trial in study.study.trials][3:] == [TrialState.FAIL, TrialState.WAITING]
+    assert [trial.state for trial in worker.study.study.trials][3:] == [TrialState.FAIL, TrialState.WAITING]
     assert worker._claim() is not None
 
 
@@ -105,15 +104,15 @@ def test_launchers_of_jobs_are_for_grids() -> None:
 
 def test_a_worker_that_dies_before_it_draws_loses_no_point_of_a_grid(plan: Plan) -> None:
     worker = work_on(plan)
-    (study,) = (shared.study for shared in worker.arms.values())
+    study = worker.study.study
     release(study, study._storage.create_new_trial(study._study_id))
     taken = []
-    while not worker.has_searched():
+    while not worker.study.is_finished():
         claimed = worker._claim()
         assert claimed is not None
         taken.append(claimed[1].params)
         study.tell(claimed[1], 1.0)
-    assert taken == plan.grids[""]
+    assert taken == plan.grid
 
 
 def test_a_worker_waits_for_the_results_of_a_silent_one(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from heed.kernels import Consistency
 from heed.kernels.loss import CHUNK_BYTES
 from heed.models.seq2seq import DecoderHidden
-from heed.symbols import BOS, EOS, PAD
-from heed.training.loss import cut_second_passes, translation_loss, zero_loss
+from heed.symbols import PAD
+from heed.training.loss import translation_loss, zero_loss
 
 
 def given(logits: torch.Tensor) -> DecoderHidden:
@@ -107,9 +106,8 @@ def test_r_drop_equals_the_formula_written_out() -> None:
         forward, backward = (sum(a * math.log(a / b) for a, b in zip(*d, strict=True)) for d in ((p, q), (q, p)))
         # Half of Liang et al. 2021, eq. 4.
         expected += alpha * (forward + backward) / 2 / 2
-    consistency = Consistency.of(r_drop=alpha)
     both = given(interleaved(*passes))
-    loss, nll = translation_loss(both, target, positions(target), label_smoothing=epsilon, consistency=consistency)
+    loss, nll = translation_loss(both, target, positions(target), label_smoothing=epsilon, r_drop=alpha)
     assert math.isclose(loss.item(), expected, rel_tol=1e-12)
     assert math.isclose(nll.item(), plain, rel_tol=1e-12)
 
@@ -120,7 +118,7 @@ def test_r_drop_equals_the_formula_written_out() -> None:
             target[s],
             positions(target[s]),
             label_smoothing=epsilon,
-            consistency=consistency,
+            r_drop=alpha,
         )[0]
         for s in (slice(2), slice(2, 5))
     ]
@@ -130,9 +128,8 @@ def test_r_drop_equals_the_formula_written_out() -> None:
 @pytest.mark.parametrize("chunk", [8 * 17, 3 * 8 * 17, 2**24])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("alphas", [{"r_drop": 3.0}, {"simcut": 3.0}, {"r_drop": 5.0, "simcut": 2.0}], ids=str)
 def test_gradients_of_two_passes_equal_torchs(
-    alphas: dict[str, float], chunk: int, label_smoothing: float, biased: bool, monkeypatch: pytest.MonkeyPatch
+    chunk: int, label_smoothing: float, biased: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(CHUNK_BYTES, "cpu", chunk)
     shapes = ((3, 5, 7), (3, 5, 7), (17, 7), (17,))
@@ -141,11 +138,8 @@ def test_gradients_of_two_passes_equal_torchs(
     target = torch.randint(1, 17, (3, 5))
     target[0, 2:] = PAD
     both = DecoderHidden(interleaved(one, other), *layer)
-    consistency = Consistency.of(**alphas)
-    loss, _ = translation_loss(
-        both, target, positions(target), label_smoothing=label_smoothing, consistency=consistency
-    )
-    reference = in_full((one, other), layer, target, label_smoothing=label_smoothing, **alphas)
+    loss, _ = translation_loss(both, target, positions(target), label_smoothing=label_smoothing, r_drop=3.0)
+    reference = in_full((one, other), layer, target, label_smoothing=label_smoothing, r_drop=3.0)
     torch.testing.assert_close(loss, reference)
     scale = torch.rand((), dtype=torch.float64)
     ours, torchs = (torch.autograd.grad(of * scale, (one, other, *layer)) for of in (loss, reference))
@@ -158,10 +152,9 @@ def in_full(
     target: torch.Tensor,
     *,
     label_smoothing: float,
-    r_drop: float = 0.0,
-    simcut: float = 0.0,
+    r_drop: float,
 ) -> torch.Tensor:
-    """The losses of R-Drop and SimCut by torch's own functions, differentiated by torch."""
+    """The loss of R-Drop by torch's own functions, differentiated by torch."""
     real = target != PAD
     logits = [F.linear(each[real], *layer) for each in states]
     entropies = [
@@ -169,12 +162,10 @@ def in_full(
     ]
     log_p, log_q = (each.log_softmax(-1) for each in logits)
     divergences = [F.kl_div(b, a, log_target=True, reduction="sum") for a, b in ((log_p, log_q), (log_q, log_p))]
-    supervised = sum(entropies) / 2 if r_drop else entropies[0]
-    return supervised + r_drop * sum(divergences) / 4 + simcut * divergences[0]
+    return sum(entropies) / 2 + r_drop * sum(divergences) / 4
 
 
-@pytest.mark.parametrize("alphas", [{"r_drop": 5.0}, {"simcut": 3.0}], ids=str)
-def test_in_bf16_two_passes_are_as_exact_as_torchs_own(alphas: dict[str, float]) -> None:
+def test_in_bf16_two_passes_are_as_exact_as_torchs_own() -> None:
     one, table = torch.randn(400, 16, requires_grad=True), torch.randn(500, 16, requires_grad=True)
     other = (one + torch.randn_like(one) / 4).detach().requires_grad_()
     target = torch.randint(4, 500, (400,))
@@ -185,11 +176,11 @@ def test_in_bf16_two_passes_are_as_exact_as_torchs_own(alphas: dict[str, float])
             target[None],
             positions(target),
             label_smoothing=0.1,
-            consistency=Consistency.of(**alphas),
+            r_drop=5.0,
         )
-        torchs = in_full((one, other), [table], target, label_smoothing=0.1, **alphas)
+        torchs = in_full((one, other), [table], target, label_smoothing=0.1, r_drop=5.0)
     exact_parts = [part.double().detach().requires_grad_() for part in parts]
-    exact = in_full((exact_parts[0], exact_parts[1]), exact_parts[2:], target, label_smoothing=0.1, **alphas)
+    exact = in_full((exact_parts[0], exact_parts[1]), exact_parts[2:], target, label_smoothing=0.1, r_drop=5.0)
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours.double(), exact, rtol=1e-3, atol=0)
     gradients = (torch.autograd.grad(*of) for of in ((ours, parts), (torchs, parts), (exact, exact_parts)))
@@ -198,49 +189,15 @@ def test_in_bf16_two_passes_are_as_exact_as_torchs_own(alphas: dict[str, float])
         assert (mine - right).norm() < 1.1 * (theirs - right).norm() < 0.05 * right.norm()
 
 
-@pytest.mark.parametrize("alpha", [0.0, 3.0])
-def test_passes_that_agree_are_one(alpha: float) -> None:
+def test_passes_that_agree_are_one() -> None:
     logits = torch.randn(3, 5, 17, dtype=torch.float64, requires_grad=True)
     target = torch.randint(1, 17, (3, 5))
     once = translation_loss(given(logits), target, positions(target), label_smoothing=0.1)
     both = given(interleaved(logits, logits))
-    twice = translation_loss(
-        both, target, positions(target), label_smoothing=0.1, consistency=Consistency.of(r_drop=5.0, simcut=alpha)
-    )
+    twice = translation_loss(both, target, positions(target), label_smoothing=0.1, r_drop=5.0)
     torch.testing.assert_close(twice, once)
     gradients = [torch.autograd.grad(loss, logits)[0] for loss, _ in (twice, once)]
     torch.testing.assert_close(*gradients)
-
-
-def test_simcut_equals_the_formula_written_out() -> None:
-    """CE(P) + α KL(P ‖ Q), without a target for Q."""
-    passes = torch.randn(2, 5, 7, 11, dtype=torch.float64)
-    target = torch.randint(1, 11, (5, 7))
-    target[2, 4:] = PAD
-    alpha, expected, plain = 3.0, 0.0, 0.0
-    for *pair, token in zip(*passes.flatten(1, 2).tolist(), target.flatten().tolist(), strict=True):
-        if token == PAD:
-            continue
-        p, q = ([math.exp(score) / sum(math.exp(s) for s in scores) for score in scores] for scores in pair)
-        plain -= math.log(p[token])
-        expected += -math.log(p[token]) + alpha * sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
-    both, consistency = given(interleaved(*passes)), Consistency.of(simcut=alpha)
-    loss, nll = translation_loss(both, target, positions(target), label_smoothing=0.0, consistency=consistency)
-    assert math.isclose(loss.item(), expected, rel_tol=1e-12)
-    assert math.isclose(nll.item(), plain, rel_tol=1e-12)
-
-
-def test_tokens_are_cut_out_of_second_passes_only() -> None:
-    tokens = torch.randint(4, 50, (400, 50))
-    tokens[:, 0], tokens[:, 40:] = BOS, PAD
-    tokens[::3, 39] = EOS
-    cut = cut_second_passes(tokens, 0.05)
-    assert torch.equal(cut[::2], tokens[::2])
-    changed = cut != tokens
-    assert (cut[changed] == PAD).all()
-    assert set(tokens[changed].tolist()).isdisjoint({BOS, EOS, PAD})
-    assert 0.0375 < changed[1::2][tokens[1::2] > EOS].double().mean() < 0.0625  # five standard deviations
-    assert torch.equal(cut_second_passes(tokens, 0.0), tokens)
 
 
 def test_only_padding_costs_nothing() -> None:

@@ -12,7 +12,6 @@ import lightning as L
 import pytest
 import sentencepiece as spm
 import torch
-import torch.nn.functional as F
 
 from heed.data.batch import Batch
 from heed.data.corpus import Corpus, EvaluationSet
@@ -24,12 +23,11 @@ from heed.decoding import GreedySearch
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.scores import MetricScore
-from heed.kernels import Consistency
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
-from heed.runs.checkpoints import CHECKPOINT_FORMAT
+from heed.run_format import FORMAT
 from heed.symbols import BOS, EOS, PAD, UNK
-from heed.training.loss import cut_second_passes, translation_loss
+from heed.training.loss import translation_loss
 from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
 from heed.training.schedules import Constant, Cosine, CosineInTime
 from tests.conftest import TRANSFORMER
@@ -53,8 +51,6 @@ def build_module(
     tokenizer: Tokenizer,
     *,
     alpha: float = 0.0,
-    simcut: float = 0.0,
-    cut: float = 0.05,
     embedding_lr_scale: float = 1.0,
     teacher_forcing: float | Callable[[int], float] = 1.0,
 ) -> TranslationModule:
@@ -64,8 +60,6 @@ def build_module(
         TrainingOptions(
             label_smoothing=0.1,
             r_drop=alpha,
-            simcut=simcut,
-            cut_probability=cut,
             embedding_lr_scale=embedding_lr_scale,
             clip_norm=0.0,
             max_skipped_steps=5,
@@ -130,7 +124,7 @@ def test_a_cosine_ends_with_each_training(
     pairs = numbered_dogs(4)
     valid = {"valid": EvaluationSet(ParallelText(["a dog"], ["ein Hund"]), Direction("en", "de"))}
     text = only_text(training_text(pairs, tmp_path))
-    corpus = Corpus(name="dogs", train=text, valid=valid, tests={}, max_eval_tokens=None, has_tags=False)
+    corpus = Corpus(name="dogs", train=text, valid=valid, tests={}, max_eval_tokens=None)
     planner = Planner(batch_tokens=50, device_tokens=50, pool=4, seed=1)
     data = TranslationData(corpus, train_tokenizer(pairs, tmp_path), planner, bpe_dropout=0.0, with_tests=False)
     module = build_module(tiny_model("transformer"), tokenizer)
@@ -197,53 +191,9 @@ def test_r_drop_compares_two_passes_with_different_dropout(
     both = model.decode_hidden(*repeated)
     for states, other_states in zip(both.states[::2], both.states[1::2], strict=True):
         assert not torch.allclose(states, other_states)
-    consistency = Consistency.of(r_drop=2.0)
-    expected, _ = translation_loss(
-        both, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1, consistency=consistency
-    )
+    expected, _ = translation_loss(both, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1, r_drop=2.0)
     loss, _ = loss_and_gradients(build_module(model, tokenizer, alpha=2.0), batch, seed=3)
     torch.testing.assert_close(loss, expected.detach())
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_simcut_compares_with_a_pass_whose_embeddings_are_zero_where_tokens_are_cut(
-    family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
-) -> None:
-    """Against the zeroed embeddings of Gao et al. 2022, made with hooks on the embedding tables."""
-    model, batch = tiny_model(family).eval(), random_batch()
-    with torch.no_grad():
-        model.tgt_embedding.weight[PAD] = 1.0  # as the output layer, it is trained
-    module = build_module(model, tokenizer, simcut=3.0, cut=0.4)
-    loss, gradients = loss_and_gradients(module, batch, seed=3)
-
-    torch.manual_seed(3)
-    kept = [cut_second_passes(part.repeat_interleave(2, 0), 0.4)[1::2] != PAD for part in (batch.src, batch.tgt_in)]
-    assert not all(mask.all() for mask in kept)
-    clean = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
-    masks = iter(kept)
-    tables = {model.src_embedding, model.tgt_embedding}
-    hooks = [table.register_forward_hook(lambda *given: given[2] * next(masks)[..., None]) for table in tables]
-    second = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
-    for hook in hooks:
-        hook.remove()
-    (positions,) = batch.tgt_positions
-    log_p, log_q = (each.logits().flatten(0, 1)[positions].log_softmax(-1) for each in (clean, second))
-    target = batch.tgt_out.flatten()[positions]
-    expected = F.cross_entropy(log_p, target, label_smoothing=0.1, reduction="sum")
-    expected = expected + 3.0 * F.kl_div(log_q, log_p, log_target=True, reduction="sum")
-    torch.testing.assert_close(loss, expected.detach())
-    torch.testing.assert_close(gradients, list(torch.autograd.grad(expected, list(model.parameters()))))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_simcut_without_cuts_and_dropout_is_the_cross_entropy(
-    family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
-) -> None:
-    model, batch = tiny_model(family).eval(), random_batch()
-    results = [
-        loss_and_gradients(build_module(model, tokenizer, simcut=alpha, cut=0.0), batch, seed=3) for alpha in (3.0, 0.0)
-    ]
-    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -280,10 +230,10 @@ def saved_by(module: TranslationModule) -> dict[str, Any]:
 
 
 def test_a_checkpoint_contains_its_format_number(module: TranslationModule) -> None:
-    assert saved_by(module)["heed_format"] == CHECKPOINT_FORMAT
+    assert saved_by(module)["heed_format"] == FORMAT
 
 
-@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize("number", [FORMAT - 1, FORMAT + 1])
 def test_a_checkpoint_of_another_format_is_refused(module: TranslationModule, number: int) -> None:
     with pytest.raises(HeedError, match=r"^runs/old/last\.ckpt was written by another version of heed"):
         module.on_load_checkpoint({**saved_by(module), "heed_format": number})

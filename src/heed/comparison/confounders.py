@@ -48,7 +48,7 @@ def side_facts(test_set: TestSet, sides: Sequence[Side]) -> list[Fact]:
     return [
         fact("Model", lambda run: run.results["model"]),
         fact("Parameters", lambda run: run.results["params"], number),
-        fact("Training data", lambda run: f"{run.results['data']} {run.results[_text_key(sides)][:8]}"),
+        fact("Training data", lambda run: f"{run.results['data']} {run.results['train_fingerprint'][:8]}"),
         fact("Tokenizer", lambda run: run.results["tokenizer_hash"][:8]),
         fact("Test set", lambda _: f"{split}, {sentences:,} sentences"),
         fact("Updates", lambda run: run.results["steps"], number),
@@ -62,12 +62,6 @@ def side_facts(test_set: TestSet, sides: Sequence[Side]) -> list[Fact]:
         fact("Weights", lambda run: run.results["weights"]),
         fact("Code", lambda run: run.results["git"]),
     ]
-
-
-def _text_key(sides: Sequence[Side]) -> str:
-    """Return the field of results.json with the digest of the training text; of older runs, of the whole corpus."""
-    key = "train_fingerprint"
-    return key if all(key in run.results for side in sides for run in side.runs) else "data_fingerprint"
 
 
 def _read_or_none(read: Callable[[Run], Any], run: Run) -> Any:
@@ -109,7 +103,7 @@ def option_facts(sides: Sequence[Side], *, of_model: bool) -> list[Fact]:
     for run in runs:
         for name in [name for name in known if f"{name}._target_" in run]:
             _join_object(run, name)
-    ignored = {"seed"} if _differ(sides, _text_key(sides)) else {"seed", "text"}
+    ignored = {"seed"} if _differ(sides, "train_fingerprint") else {"seed", "text"}
     facts = []
     for name in dict.fromkeys(name for run in runs for name in run):
         values = [[format_value(run.get(name)) for run in own] for own in options]
@@ -158,19 +152,17 @@ def _unequal_sides(sides: Sequence[Side], signatures: Mapping[str, str]) -> Iter
             "NOT COMPARABLE as recorded: some results.json files have scores with another sacreBLEU signature "
             f"({'; '.join(others)}). All scores in this comparison are computed again with one signature."
         )
-    if _differ(sides, _text_key(sides)):
+    if _differ(sides, "train_fingerprint"):
         yield "Not a fair comparison: the training data differ."
     elif _differ(sides, "data_fingerprint"):
         yield "The training text is the same, but the validation sets or other test sets differ."
     if _differ(sides, "tokenizer_hash"):
         yield "Not a fair comparison: the tokenizers differ, so token counts are not comparable either."
-    key = "steps" if any("tokens" not in run.results for side in sides for run in side.runs) else "tokens"
-    amounts = {side.name: side.mean(key) for side in sides}
+    amounts = {side.name: side.mean("tokens") for side in sides}
     most, least = max(amounts, key=amounts.__getitem__), min(amounts, key=amounts.__getitem__)
     if amounts[most] > UNEQUAL * amounts[least]:
         ratio = f"{amounts[most] / amounts[least]:.1f}×" if amounts[least] else "many times"
-        unit = "tokens" if key == "tokens" else "updates"
-        yield f"Different amounts of training: {most} had {ratio} the {unit} of {least}."
+        yield f"Different amounts of training: {most} had {ratio} the tokens of {least}."
     if _differ(sides, "search"):
         yield "The search settings differ: part of the difference may come from the search."
     names = {name.lower(): name for name in METRICS}

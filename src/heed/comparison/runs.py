@@ -168,7 +168,7 @@ def _read_results(path: Path) -> dict[str, Any]:
             raise HeedError(f"{path} is not a run or grid but holds some: choose one, such as {min(runs).parent}.")
         raise HeedError(f"{path} is not a finished run: it has no results.json, which a run writes at its end.")
     results = read_results(file)
-    if missing := {"name", "params", "steps", "valid", "tests"} - results.keys():
+    if missing := {"name", "params", "steps", "tokens", "valid", "tests"} - results.keys():
         raise HeedError(f"{file} lacks {', '.join(sorted(missing))}: copy it again from its run.")
     return results
 

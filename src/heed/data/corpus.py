@@ -52,8 +52,6 @@ class Corpus:
     """Test sets by name."""
     max_eval_tokens: int | None
     """Largest accepted length of a validation or test sentence, in tokens of either side; None: no limit."""
-    has_tags: bool = True
-    """Whether sources start with a language tag if there are several target languages."""
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -76,4 +74,4 @@ class Corpus:
     def tags(self) -> tuple[str, ...]:
         """The language tags, starting with the first direction's; empty with a single target language."""
         tags = tuple(dict.fromkeys(direction.tag for direction in self.directions))
-        return tags if self.has_tags and len(tags) > 1 else ()
+        return tags if len(tags) > 1 else ()

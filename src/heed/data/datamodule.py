@@ -126,8 +126,6 @@ class TranslationData(L.LightningDataModule):
         for name in sets:
             self._check_lengths(name)
         self.train = TrainingPairs([*_views(corpus, tokenizer)])
-        if any(view.swapped for view in self.train.views) and not tokenizer.joint:
-            raise HeedError("data.both_directions needs one vocabulary for both languages: set tokenizer.joint=true.")
         tags = max(len(view.tags) for view in self.train.views)
         src, tgt, pair = np.max([view.store.longest for view in self.train.views], axis=0).tolist()
         if any(view.swapped for view in self.train.views):

@@ -6,13 +6,12 @@ Layers call the functions of the same names in :mod:`heed.kernels`, which comput
 from heed.functional.attention import attend
 from heed.functional.dropout import dropout
 from heed.functional.linear import cast_for_matmul, prepared_linear, repeated_linear
-from heed.functional.loss import Consistency, cross_entropy, two_pass_loss
+from heed.functional.loss import cross_entropy, r_drop_loss
 from heed.functional.masks import causal_mask, masked_softmax
 from heed.functional.recurrence import recur
 from heed.functional.topk import stable_topk
 
 __all__ = [
-    "Consistency",
     "attend",
     "cast_for_matmul",
     "causal_mask",
@@ -20,8 +19,8 @@ __all__ = [
     "dropout",
     "masked_softmax",
     "prepared_linear",
+    "r_drop_loss",
     "recur",
     "repeated_linear",
     "stable_topk",
-    "two_pass_loss",
 ]

@@ -29,14 +29,12 @@ from heed.files import check_regular, read_yaml, write_file, writing, yaml_text
 from heed.models import FAMILIES, build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.options import find_wrong_values, format_value, from_plain, raise_problems
+from heed.run_format import FORMAT, check_run_format
 
 WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 
 DIGEST = "weights_digest"
 """The key of ``config.yaml`` with the SHA-256 digest of ``model.safetensors``. Without it, weights are not checked."""
-
-FORMAT = 3
-"""The ``format`` of the folders that `save` writes, and the only one that `load` reads."""
 
 DTYPES = ("F64", "F32", "F16", "BF16")
 """Supported types of weights, by their safetensors names."""
@@ -199,11 +197,7 @@ def read_config(folder: Path) -> tuple[dict[str, Any], ModelConfig]:
     config = read_yaml(path)
     if missing := [key for key in ("format", "family", "model") if key not in config]:
         raise HeedError(f"{path} is not the config of a heed model: it has no {' and no '.join(missing)}.")
-    if config["format"] != FORMAT:
-        raise HeedError(
-            f"{path} was written by another version of heed (format={format_value(config['format'])}; this version "
-            f"reads {FORMAT}): use that version."
-        )
+    check_run_format(config["format"], path)
     family = config["family"]
     if not isinstance(family, str) or family not in FAMILIES:
         raise HeedError(

@@ -5,19 +5,18 @@ with its formula in values and gradients (tests/kernels), and inside :func:`plai
 is listed in docs/performance.md.
 """
 
-from heed.functional import Consistency, causal_mask, prepared_linear
+from heed.functional import causal_mask, prepared_linear
 from heed.kernels.attention import attend
 from heed.kernels.choice import plain
 from heed.kernels.dropout import dropout
 from heed.kernels.linear import cast_for_matmul, repeated_linear
-from heed.kernels.loss import cross_entropy, two_pass_loss
+from heed.kernels.loss import cross_entropy, r_drop_loss
 from heed.kernels.masks import masked_softmax
 from heed.kernels.packing import WeightPacker
 from heed.kernels.recurrence import recur
 from heed.kernels.topk import stable_topk
 
 __all__ = [
-    "Consistency",
     "WeightPacker",
     "attend",
     "cast_for_matmul",
@@ -27,8 +26,8 @@ __all__ = [
     "masked_softmax",
     "plain",
     "prepared_linear",
+    "r_drop_loss",
     "recur",
     "repeated_linear",
     "stable_topk",
-    "two_pass_loss",
 ]

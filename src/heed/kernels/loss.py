@@ -9,7 +9,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from heed import functional
-from heed.functional import Consistency
 from heed.kernels.choice import is_plain, matmul_dtype
 
 CHUNK_BYTES = {"cpu": 2**24, "cuda": 2**28}
@@ -28,41 +27,37 @@ def cross_entropy(
     if is_plain():
         return functional.cross_entropy(hidden, weight, bias, target, label_smoothing=label_smoothing)
     loss, nll = _SummedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden[None], weight, bias, target, label_smoothing, (0.0, 0.0), 1, torch.is_grad_enabled()
+        hidden[None], weight, bias, target, label_smoothing, 0.0, torch.is_grad_enabled()
     )
     return loss, nll
 
 
-def two_pass_loss(
+def r_drop_loss(
     hidden: Float[Tensor, "2 N D"],
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, " V"] | None,
     target: Int[Tensor, " N"],
     *,
     label_smoothing: float,
-    consistency: Consistency,
+    alpha: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Compute :func:`heed.functional.two_pass_loss` in chunks of rows."""
+    """Compute :func:`heed.functional.r_drop_loss` in chunks of rows."""
     if is_plain():
-        return functional.two_pass_loss(
-            hidden, weight, bias, target, label_smoothing=label_smoothing, consistency=consistency
-        )
-    passes = consistency.supervised
-    divergence = passes * consistency.forward, passes * consistency.backward
+        return functional.r_drop_loss(hidden, weight, bias, target, label_smoothing=label_smoothing, alpha=alpha)
     loss, nll = _SummedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, bias, target, label_smoothing, divergence, passes, torch.is_grad_enabled()
+        hidden, weight, bias, target, label_smoothing, alpha / 2, torch.is_grad_enabled()
     )
-    return loss / passes, nll / passes
+    return loss / 2, nll / 2
 
 
 class _SummedLoss(torch.autograd.Function):
     """The output layer and the loss together, chunk by chunk, with the gradients computed in the forward pass.
 
-    It returns the loss and the negative log-likelihood, summed over the supervised ones of P = 1 or 2 passes.
+    It returns the loss and the negative log-likelihood, summed over P = 1 or 2 passes.
 
     With z = h Wᵀ + b, the gradient ∂loss/∂z = softmax(z) − (1 − ε) · one-hot − ε / V is known as soon as z is, and is
     multiplied with W and h at once. So the logits of a whole batch never exist. The term ε / V is the same for all
-    rows and tokens and is added at the end. The weighted divergences of two passes are added.
+    rows and tokens and is added at the end. The weighted divergence of two passes is added.
 
     It can be differentiated once. In the loss, probabilities are at least the smallest normal number (in fp32 a loss of
     87 nats); the gradient is exact.
@@ -76,8 +71,7 @@ class _SummedLoss(torch.autograd.Function):
         bias: Float[Tensor, " V"] | None,
         target: Int[Tensor, " N"],
         label_smoothing: float,
-        divergence_weights: tuple[float, float],
-        supervised: int,
+        divergence_weight: float,
         need_grad: bool,
     ) -> tuple[Tensor, Tensor]:
         low = matmul_dtype(hidden)  # of the products
@@ -98,19 +92,17 @@ class _SummedLoss(torch.autograd.Function):
             probs = [z.softmax(-1, dtype=probs_dtype) for z in logits]
             gradients = probs
             if len(hidden) == 2:
-                chunk_divergence, gradients = _divergence(logits, probs, at_target, divergence_weights, supervised)
+                chunk_divergence, gradients = _divergence(logits, probs, divergence_weight)
                 divergence += chunk_divergence
             for index, (z, prob, gradient) in enumerate(zip(logits, probs, gradients, strict=True)):
-                if index < supervised:
-                    nll -= _log(prob[at_target].to(high)).sum()
-                    target_logits += z[at_target].sum(dtype=high)
+                nll -= prob[at_target].to(high).clamp_min(torch.finfo(high).tiny).log().sum()
+                target_logits += z[at_target].sum(dtype=high)
                 if hidden_grad is None or weight_grad is None:
                     continue
                 # Subtract before rounding: p − 1 would vanish in a low precision where p is almost 1.
                 target_gradients = gradient[at_target].to(high) + (label_smoothing - 1)
                 gradient = gradient.to(low)
-                if index < supervised:
-                    gradient[at_target] = target_gradients.to(low)
+                gradient[at_target] = target_gradients.to(low)
                 hidden_grad[index, chunk] = gradient @ low_weight
                 weight_grad += gradient.T @ low_hidden[index, chunk]
                 if bias_grad is not None:
@@ -118,15 +110,15 @@ class _SummedLoss(torch.autograd.Function):
         loss = (1 - label_smoothing) * nll + divergence
         if label_smoothing:
             # Σ_v −log p_v / V = log Σ exp z − mean(z), where log Σ exp z = z_target − log p_target.
-            tokens = supervised * len(target)
-            hidden_sum, weight_sum = low_hidden[:supervised].sum((0, 1), dtype=high), low_weight.sum(0, dtype=high)
+            tokens = len(hidden) * len(target)
+            hidden_sum, weight_sum = low_hidden.sum((0, 1), dtype=high), low_weight.sum(0, dtype=high)
             mean_logits = hidden_sum @ weight_sum / len(weight)
             if low_bias is not None:
                 mean_logits = mean_logits + tokens * low_bias.mean(dtype=high)
             loss = loss + label_smoothing * (nll + target_logits - mean_logits)
             uniform = label_smoothing / len(weight)
             if hidden_grad is not None and weight_grad is not None:
-                hidden_grad[:supervised] -= uniform * weight_sum
+                hidden_grad -= uniform * weight_sum
                 weight_grad -= uniform * hidden_sum
             if bias_grad is not None:
                 bias_grad -= uniform * tokens
@@ -137,7 +129,7 @@ class _SummedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         # In place: torch then refuses a second backward pass, which would give wrong gradients.
-        return (*(None if part is None else part.mul_(grad) for part in ctx.saved_tensors), *[None] * 5)
+        return (*(None if part is None else part.mul_(grad) for part in ctx.saved_tensors), *[None] * 4)
 
 
 def _probs_dtype(low: torch.dtype, *, need_grad: bool, passes: int) -> torch.dtype:
@@ -149,32 +141,19 @@ def _probs_dtype(low: torch.dtype, *, need_grad: bool, passes: int) -> torch.dty
     return low if need_grad and has_fp32_range and passes == 1 else torch.promote_types(low, torch.float32)
 
 
-def _log(probs: Tensor) -> Tensor:
-    return probs.clamp_min(torch.finfo(probs.dtype).tiny).log()
-
-
 def _divergence(
-    logits: Sequence[Float[Tensor, "N V"]],
-    probs: Sequence[Float[Tensor, "N V"]],
-    at_target: tuple[Int[Tensor, " N"], Int[Tensor, " N"]],
-    weights: tuple[float, float],
-    supervised: int,
+    logits: Sequence[Float[Tensor, "N V"]], probs: Sequence[Float[Tensor, "N V"]], weight: float
 ) -> tuple[Float[Tensor, ""], list[Float[Tensor, "N V"]]]:
-    """Return a · KL(P ‖ Q) + b · KL(Q ‖ P), summed, and its gradients by both logits plus those of log Σ exp.
+    """Return c · (KL(P ‖ Q) + KL(Q ‖ P)), summed, and its gradients by both logits plus those of log Σ exp.
 
-    With d = z_P − z_Q and c = d − (log P − log Q), which is the same for all tokens of a row, the divergence is
-    b (E_P[d] − E_Q[d]) + (a − b) (E_P[d] − c), with the gradients a P (d − E_P[d]) + b (P − Q) by z_P and
-    b Q (E_Q[d] − d) + a (Q − P) by z_Q. The supervised passes add P and Q, the gradient of log Σ exp z.
+    With d = z_P − z_Q, the divergence is c (E_P[d] − E_Q[d]), with the gradients c (P (1 + d − E_P[d]) − Q) by z_P and
+    c (Q (1 + E_Q[d] − d) − P) by z_Q. The gradients of log Σ exp z are P and Q.
     """
-    (p, q), (a, b) = probs, weights
+    p, q = probs
     difference = (logits[0] - logits[1]).to(p.dtype)
     mean_p, mean_q = ((prob * difference).sum(-1, keepdim=True) for prob in probs)
-    value = b * (mean_p - mean_q).sum()
-    if a != b:
-        constant = difference[at_target] - _log(p[at_target]) + _log(q[at_target])
-        value = value + (a - b) * (mean_p[:, 0] - constant).sum()
     gradients = [
-        torch.add(1 + b - a * mean_p, difference, alpha=a).mul_(p).sub_(q, alpha=b),
-        torch.add(supervised - 1 + a + b * mean_q, difference, alpha=-b).mul_(q).sub_(p, alpha=a),
+        torch.add(1 + weight - weight * mean_p, difference, alpha=weight).mul_(p).sub_(q, alpha=weight),
+        torch.add(1 + weight + weight * mean_q, difference, alpha=-weight).mul_(q).sub_(p, alpha=weight),
     ]
-    return value, gradients
+    return weight * (mean_p - mean_q).sum(), gradients

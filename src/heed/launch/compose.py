@@ -54,7 +54,6 @@ class Schema:
     match: str | None
     match_to: str | None
     cache_dir: str
-    diversify: int
     batching: Any
     data: Any
     tokenizer: Any

@@ -15,7 +15,8 @@ from heed.launch import program
 from heed.launch.compose import Config
 from heed.launch.processes import PARENT, agree_on_folder, detect_launch, watch_parent
 from heed.progress import is_first_process, print_line
-from heed.runs.checkpoints import CheckpointFormatError, latest_checkpoint
+from heed.run_format import RunFormatError
+from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.claim import create, locked, remove_empty, remove_if_empty
 from heed.runs.config import HYDRA_FOLDER
 from heed.runs.resume import check_available, newest_unfinished
@@ -80,7 +81,7 @@ def report_on_failure(folder: Path, error: BaseException, *, resumed: bool, is_n
         if is_new:
             remove_if_empty(folder)
         text = f"{folder} holds no checkpoint to resume from." if folder.exists() else ""
-    says_how = isinstance(error, HeedError if resumed else (DivergedError, CheckpointFormatError))
+    says_how = isinstance(error, HeedError if resumed else (DivergedError, RunFormatError))
     if text and not says_how:
         print_line(text)
 

@@ -21,7 +21,6 @@ from heed.files import require_room, write_file, writing
 from heed.inference import model_folder
 from heed.launch.compose import Config, compose, find_differences, settle_auto
 from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run, plain_options
-from heed.launch.diversification import diversify
 from heed.launch.errors import explained
 from heed.launch.fine_tuning import inherit_architecture, score_initial_weights
 from heed.launch.finish import chosen_weights, write_run
@@ -58,8 +57,6 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
             raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
     is_first = is_first_process()
     differences = find_differences(cfg) if is_first else []  # from the defaults, not from what is inherited
-    if cfg.diversify:
-        diversify(cfg)
     config, parts, auto, match = settle(cfg, folder)
     run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first)
@@ -87,8 +84,8 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
             if checkpoint is None or module.training_began:
                 raise
             raise HeedError(
-                f"{checkpoint} cannot be resumed from: it is damaged, or another version of heed or its libraries "
-                f"wrote it ({type(error).__name__}: {first_line(error)}). Name another checkpoint with ckpt_path=."
+                f"{checkpoint} cannot be resumed from: it is damaged, or other versions of the libraries wrote it "
+                f"({type(error).__name__}: {first_line(error)}). Name another checkpoint with ckpt_path=."
             ) from error
         if not (module.training_began or config["resume"]):
             raise HeedError(

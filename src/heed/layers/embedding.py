@@ -20,9 +20,7 @@ class TokenEmbedding(nn.Embedding):
         nn.init.zeros_(self.weight[PAD])
 
     def forward(self, input: Int[Tensor, "*B"]) -> Float[Tensor, "*B D"]:
-        """Return the embeddings. That of PAD is zero: SimCut puts PAD in the place of tokens."""
-        # Not by the row of PAD alone, because a table that is also the output layer learns one.
-        return (super().forward(input) * self.embedding_dim**0.5).masked_fill((input == PAD)[..., None], 0.0)
+        return super().forward(input) * self.embedding_dim**0.5
 
 
 def embeddings(

@@ -30,7 +30,6 @@ class TrialSummary:
     """A trial. It has several attempts if its worker died, and the number of the first one."""
 
     number: int
-    arm: str
     state: State
     values: tuple[float, ...]  # the final value of each objective, if there is one
     params: Mapping[str, Value]
@@ -54,7 +53,6 @@ class Configuration:
     """One of the best trials of a search, and its training with other seeds."""
 
     number: int  # the number of the trial
-    arm: str
     found: float  # its score in the search
     overrides: Sequence[str]
     seeds: Sequence[int] = ()
@@ -73,15 +71,14 @@ class Verdict:
     """The end of a study, the content of ``verdict.json``: the best configurations over seeds, and the winner."""
 
     configurations: Sequence[Configuration]
-    winner: int  # the number of a configuration, which is unique within its arm
-    winner_arm: str
+    winner: int  # the number of a configuration
     noise: float | None  # standard deviation over seeds, pooled over the configurations; None if each has one seed
-    tests_by_arm: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    """Arm → test set → ``bleu`` of the arm's winner for each seed, and its ``signature``."""
+    tests: Mapping[str, Mapping[str, Any]]
+    """``bleu`` of the winner for each seed, and its ``signature``, by test set."""
     experiment: str
     rerun: str
     compare: str | None = None  # a page that compares the configurations, relative to the folder of the study
-    format: Literal[1] = 1  # version of the file
+    format: Literal[2] = 2  # version of the file
 
     @property
     def scored(self) -> list[Configuration]:
@@ -91,7 +88,7 @@ class Verdict:
     @property
     def best(self) -> Configuration:
         """The winner."""
-        return next(one for one in self.scored if (one.number, one.arm) == (self.winner, self.winner_arm))
+        return next(one for one in self.scored if one.number == self.winner)
 
     def difference(self, other: Configuration) -> tuple[float, tuple[float, float] | None]:
         """Return how far the winner's mean is above another one's, and its 95 % interval over seeds.
@@ -115,18 +112,16 @@ def _t_quantile(freedom: int) -> float:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """A study. To compare two model families at the same budget, it has several searches, its *arms*."""
+    """A study."""
 
     name: str
     objectives: Sequence[str]
     maximize: Sequence[bool]  # for each objective, whether larger is better
-    arms: Sequence[str]
-    """What is fixed in each arm, such as model=rnn; "" if there is only one."""
-    n_trials: int  # the budget of all arms
+    n_trials: int  # the budget
     trials: Sequence[TrialSummary]
     parameters: Sequence[Parameter]  # the searched options that differ between trials
     front: Sequence[int] = ()
-    """The trials on the Pareto front of several objectives. Such a study has one arm."""
+    """The trials on the Pareto front of several objectives."""
     is_searching: bool = False  # whether trials are running or still to be run
     confirmed: int = 0  # finished trainings of the best configurations with other seeds
     confirming: int = 0  # unfinished ones

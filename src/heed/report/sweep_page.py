@@ -10,11 +10,11 @@ from markupsafe import Markup
 
 from heed.files import write_file
 from heed.report import sweep_text as text
-from heed.report.figures import legend, table
+from heed.report.figures import table
 from heed.report.pages import render_template
 from heed.report.sweep import Parameter, StudySummary, TrialSummary, Verdict
 
-BEST = 5  # curves of each arm in full colour
+BEST = 5  # curves in full colour
 WHISKER = 2.5  # scores this many interquartile ranges worse than the lower quartile are drawn at the edge
 
 
@@ -25,18 +25,16 @@ def write_page(study: StudySummary, page: Path) -> None:
 
 def render(study: StudySummary) -> str:
     """Return the HTML of the page."""
-    tests = study.verdict.tests_by_arm if study.verdict else {}
-    scores = [(f"{arm} {name}".strip(), found) for arm, sets in tests.items() for name, found in sets.items()]
+    tests = study.verdict.tests if study.verdict else {}
     return render_template(
         "sweep.html.j2",
         study=study,
         headline=text.headline(study),
         progress=text.progress(study),
         is_untrained=bool(text.untrained(study)),
-        legend=legend(study.arms) if len(study.arms) > 1 else "",
         confirmed=_confirmed(study, study.verdict) if study.verdict else "",
-        tests=[[name, text.mean_and_sd(one["bleu"]), _each(one["bleu"])] for name, one in scores],
-        signatures=sorted({one["signature"] for _, one in scores}),
+        tests=[[name, text.mean_and_sd(one["bleu"]), _each(one["bleu"])] for name, one in tests.items()],
+        signatures=sorted({one["signature"] for one in tests.values()}),
         data={"curves": learning_curves(study), "panels": parameter_panels(study)},
         trials=text.trial_table(study, study.ordered()),
         table=table,
@@ -50,7 +48,7 @@ def _confirmed(study: StudySummary, verdict: Verdict) -> Markup:
         scores = [text.mean_and_sd(one.valid), _each(one.valid)] if one.valid else ["", ""]
         is_compared = one.valid and one is not verdict.best and not text.untrained(study)
         minus = text.difference_text(verdict, one) if is_compared else ""
-        rows.append([text.trial_label(one), text.format_objective(one.found), *scores, minus, "; ".join(one.failed)])
+        rows.append([f"trial {one.number}", text.format_objective(one.found), *scores, minus, "; ".join(one.failed)])
     head = ["", "in the search", "mean ± SD", "each seed", "winner minus it, 95 % interval", "failed"]
     kept = [i for i in range(len(head)) if any(row[i] for row in rows)]
     return table([head[i] for i in kept], [[row[i] for i in kept] for row in rows], name="Scores over seeds")
@@ -66,8 +64,8 @@ def _each(scores: Sequence[float]) -> str:
 def learning_curves(study: StudySummary) -> dict[str, Any]:
     """Return the first objective of each trial by optimizer step, best trials last, and the limits of the scores."""
     trials = [trial for trial in reversed(study.ordered()) if trial.curve]
-    best = [t for arm in study.arms for t in [t for t in study.best_trials() if t.arm == arm][:BEST]]
-    curves = [{**_mark(study, trial), "points": trial.curve, "faint": trial not in best} for trial in trials]
+    best = study.best_trials()[:BEST]
+    curves = [{**_mark(trial), "points": trial.curve, "faint": trial not in best} for trial in trials]
     scores = [score for trial in trials for _, score in trial.curve]
     limits = _limits(scores, maximize=study.maximize[0]) if scores else None
     return {"objective": study.objectives[0], "limits": limits, "curves": curves}
@@ -102,11 +100,11 @@ def _point(
         value = parameter.choices.index(text.format_setting(value)) + 0.4 * (trial.number * 0.618034 % 1 - 0.5)
     score = trial.values[0] if trial.state == "complete" else limits[not study.maximize[0]]
     point = {"x": value, "y": score, "faint": bool(study.front) and trial.number not in study.front}
-    return _mark(study, trial) | point if value is not None and math.isfinite(value) else None
+    return _mark(trial) | point if value is not None and math.isfinite(value) else None
 
 
-def _mark(study: StudySummary, trial: TrialSummary) -> dict[str, Any]:
-    return {"name": text.trial_label(trial), "side": study.arms.index(trial.arm) % 6, "state": trial.state}
+def _mark(trial: TrialSummary) -> dict[str, Any]:
+    return {"name": f"trial {trial.number}", "state": trial.state}
 
 
 def _limits(scores: Sequence[float], *, maximize: bool) -> tuple[float, float]:

@@ -37,12 +37,8 @@ def headline(study: StudySummary) -> list[str]:
     if len(study.objectives) > 1:
         are = "trial is" if len(study.front) == 1 else "trials are"
         return [f"{len(study.front)} {are} on the Pareto front of {_join(study.objectives)}{so_far}."]
-    leader = f"{_capital(trial_label(best[0]))} is best{so_far}: {objective} {format_objective(best[0].score)}."
+    leader = f"Trial {best[0].number} is best{so_far}: {objective} {format_objective(best[0].score)}."
     sentences = [warning or leader]
-    if len(study.arms) > 1 and not warning:
-        firsts = {trial.arm: trial for trial in reversed(best)}
-        scores = [f"{format_objective(firsts[a].score)} ({trial_label(firsts[a])})" for a in study.arms if a in firsts]
-        sentences.append(f"Best of each arm: {_join(scores)}.")
     if study.confirmed or study.confirming:
         counts = f"{study.confirmed} finished, {study.confirming} running"
         sentences.append(f"The best configurations are trained with further seeds: {counts}.")
@@ -61,24 +57,22 @@ def untrained(study: StudySummary) -> str:
         return ""
     return (
         f"No trial is trained enough to be compared: the best {study.objectives[0]}, {format_objective(score)} "
-        f"({trial_label(best[0])}), is below {MIN_BLEU:g}. Train longer: raise trainer.max_steps or trainer.max_epochs."
+        f"(trial {best[0].number}), is below {MIN_BLEU:g}. Train longer: raise trainer.max_steps or trainer.max_epochs."
     )
 
 
 def _verdict(study: StudySummary, verdict: Verdict) -> list[str]:
     winner, seeds = verdict.best, len(verdict.best.valid)
     score = f"{mean_and_sd(winner.valid)} {f'over {seeds} seeds' if seeds > 1 else 'with one seed'}"
-    sentences = [f"{_capital(trial_label(winner))} wins: {study.objectives[0]} {score}."]
+    sentences = [f"Trial {winner.number} wins: {study.objectives[0]} {score}."]
     others = [one for one in verdict.scored if one is not winner]
     others.sort(key=lambda one: -one.mean if study.maximize[0] else one.mean)
-    arms = {one.arm: one for one in reversed(others) if one.arm != winner.arm}
-    rivals = [one for one in others if one is others[0] or one is arms.get(one.arm)]
-    return sentences + [_compare_to(study, verdict, rival) for rival in rivals]
+    return sentences + [_compare_to(study, verdict, rival) for rival in others[:1]]
 
 
 def _compare_to(study: StudySummary, verdict: Verdict, rival: Configuration) -> str:
     value, interval = verdict.difference(rival)
-    name, shown = trial_label(rival), difference_text(verdict, rival)
+    name, shown = f"trial {rival.number}", difference_text(verdict, rival)
     if interval is None:
         return f"Its difference from {name} is {shown}; with one seed each, it may be due to chance."
     if interval[0] <= 0 <= interval[1]:
@@ -111,12 +105,12 @@ def trial_table(study: StudySummary, trials: Sequence[TrialSummary]) -> list[lis
     names = [parameter.name for parameter in study.parameters]
     last = [name.replace("/", ".").rpartition(".")[2] for name in names]
     short = [part if last.count(part) == 1 else name for part, name in zip(last, names, strict=True)]
-    rows = [["trial", "arm", "state", *study.objectives, *short, "steps", "minutes", "reason"]]
+    rows = [["trial", "state", *study.objectives, *short, "steps", "minutes", "reason"]]
     for trial in trials:
         scores = [format_objective(value) for value in trial.values]
         if trial.state != "complete":  # the last score of a trial that is running or was stopped
             scores = [f"({format_objective(trial.score)})"] * (trial.score is not None)
-        row = [str(trial.number), trial.arm, trial.state + f", attempt {trial.attempts}" * (trial.attempts > 1)]
+        row = [str(trial.number), trial.state + f", attempt {trial.attempts}" * (trial.attempts > 1)]
         row += scores + [""] * (len(study.objectives) - len(scores))
         row += [format_setting(trial.params[name]) if name in trial.params else "" for name in names]
         row.append(f"{trial.curve[-1][0]:,}" if trial.curve else "")
@@ -124,11 +118,6 @@ def trial_table(study: StudySummary, trials: Sequence[TrialSummary]) -> list[lis
         rows.append([*row, trial.reason])
     kept = [i for i in range(len(rows[0])) if any(row[i] for row in rows[1:])]
     return [[row[i] for i in kept] for row in rows]
-
-
-def trial_label(trial: TrialSummary | Configuration) -> str:
-    """Return ``trial 7`` or, where there are arms, ``trial 7 of model=rnn``."""
-    return f"trial {trial.number} of {trial.arm}" if trial.arm else f"trial {trial.number}"
 
 
 def format_setting(value: Value) -> str:
@@ -158,7 +147,3 @@ def mean_and_sd(scores: Sequence[float]) -> str:
 
 def _join(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -12,7 +12,8 @@ from heed.errors import HeedError
 from heed.files import check_regular
 from heed.inference import model_folder
 from heed.inference.model_folder import ModelFolder, check_architecture, check_finite
-from heed.runs.checkpoints import check_checkpoint_format, check_undamaged
+from heed.run_format import check_run_format
+from heed.runs.checkpoints import FORMAT_KEY, check_undamaged
 from heed.runs.config import changed_options, find_config
 
 EMA = "ema"
@@ -108,7 +109,7 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
     if wrong := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
         raise HeedError(f"{path} is not a checkpoint of heed: {wrong[0]} is not a tensor.")
-    check_checkpoint_format(checkpoint, path)
+    check_run_format(checkpoint.get(FORMAT_KEY), path)
     check_finite(weights, path)
     return weights
 

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from heed.errors import HeedError
 from heed.evaluation.metrics import LOWER_IS_BETTER
 from heed.files import check_regular
-from heed.options import format_value
 from heed.runs.config import find_config
 from heed.runs.records import read_csv
 
@@ -23,12 +22,7 @@ BUILT_IN = ("bleu", "chrf", "loss")
 MIN_BLEU = 1.0
 """Below this, differences are random: a few matching words of a model that does not translate yet."""
 FORMAT_KEY = "heed_format"
-"""The key of `CHECKPOINT_FORMAT` in a checkpoint."""
-CHECKPOINT_FORMAT = 3
-"""The only format that this version of heed writes and reads.
-
-Increase it when parameter names, the order of parameters in optimizer groups, or the state of a callback change.
-"""
+"""The key of `heed.run_format.FORMAT` in a checkpoint."""
 
 
 # ---- ranking
@@ -114,10 +108,6 @@ def _validation_scores(metrics: Path, names: Iterable[str]) -> dict[int, dict[st
 # ---- the format
 
 
-class CheckpointFormatError(HeedError):
-    """A checkpoint of another version of heed. Its run cannot be resumed."""
-
-
 def check_undamaged(path: Path) -> None:
     """Compare a checkpoint with the CRCs in its archive, because torch writes them but does not check them.
 
@@ -127,13 +117,3 @@ def check_undamaged(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         if damaged := archive.testzip():
             raise zipfile.BadZipFile(damaged)
-
-
-def check_checkpoint_format(checkpoint: Mapping[str, Any], path: Path) -> None:
-    """Raise a CheckpointFormatError if ``checkpoint``, the content of ``path``, has another format."""
-    found = checkpoint.get(FORMAT_KEY)
-    if not isinstance(found, int) or found != CHECKPOINT_FORMAT:
-        raise CheckpointFormatError(
-            f"{path} was written by another version of heed ({FORMAT_KEY}={format_value(found)}; this version reads "
-            f"{CHECKPOINT_FORMAT}): use that version."
-        )

@@ -12,6 +12,7 @@ from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.options import find_wrong_values
+from heed.run_format import FORMAT, check_run_format
 
 if TYPE_CHECKING:
     from heed.evaluation.scores import Scores
@@ -27,9 +28,6 @@ FACTS = "facts.json"
 
 INITIAL_SCORES = "initial_scores.json"
 """The scores before fine-tuning, by split."""
-
-FORMAT = 2
-"""The version of the schema in docs/run-folder.md."""
 
 FIELDS: dict[str, Any] = {
     **dict.fromkeys(("name", "model", "data", "data_fingerprint", "tokenizer_hash", "device", "weights"), str),
@@ -136,7 +134,7 @@ def read_results(file: Path) -> dict[str, Any]:
     """Read ``results.json``. Fields may be missing, but have the types in `FIELDS`.
 
     Raises:
-        HeedError: if the file cannot be read, is not JSON, or a field has another type.
+        HeedError: if the file cannot be read, is not JSON, has another format, or a field has another type.
     """
     try:
         results = json.loads(file.read_text(encoding="utf-8"))
@@ -146,6 +144,7 @@ def read_results(file: Path) -> dict[str, Any]:
         results = None
     if not isinstance(results, dict):
         raise HeedError(f"{file} is damaged or was not written by heed: copy it again.")
+    check_run_format(results.get("format", FORMAT), file)
     wrong = find_wrong_values(FIELDS, results, where="")
     tests = results.get("tests")
     score_sets = {"valid": results.get("valid"), "test": results.get("test")}

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from heed.errors import HeedError
 from heed.inference.model_folder import check_architecture
-from heed.runs.checkpoints import CHECKPOINTS, check_checkpoint_format, latest_checkpoint
+from heed.run_format import check_run_format
+from heed.runs.checkpoints import CHECKPOINTS, FORMAT_KEY, latest_checkpoint
 from heed.runs.claim import creation_order
 from heed.runs.config import CONFIG, changed_options, find_config, read_config
 from heed.runs.results import RESULTS
@@ -83,7 +84,7 @@ def check_resumable(
     Raises:
         HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer, or no training progress.
     """
-    check_checkpoint_format(checkpoint, path)
+    check_run_format(checkpoint.get(FORMAT_KEY), path)
     check_architecture(checkpoint["state_dict"], weights, path)
     if checkpoint["tokenizer"] != tokenizer:
         raise HeedError(

@@ -10,6 +10,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from heed.errors import HeedError
+from heed.run_format import RunFormatError
 from heed.runs.checkpoints import METRICS
 from heed.runs.claim import FAILURE, find_state
 from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
@@ -242,6 +243,8 @@ def _row(run: Path) -> Row:
             }
             minutes = results["train_seconds"] / 60
             return row | {key: results[key] for key in FACTS} | scores | {"minutes": minutes, "state": ""}
+        except RunFormatError:
+            return row | {"state": "written by another version of heed"}
         except (HeedError, KeyError):
             return row | {"state": f"{RESULTS} cannot be read"}
     if (run / METRICS).is_file():

@@ -9,14 +9,13 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
-from optuna.distributions import CategoricalDistribution
 from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler
 
 from heed.errors import HeedError
 from heed.launch.configuration import build_part, dry_run
 from heed.options import AtLeast1, did_you_mean, format_value, validated
-from heed.sweep.space import Option, Space, corners, grid_values, read_space
+from heed.sweep.space import ends, grid_values, read_space
 from heed.sweep.study import FORMAT, StudyDirection, quiet
 
 DIRECTIONS: Mapping[str, StudyDirection] = {
@@ -48,7 +47,6 @@ class SweepSettings:
     storage: str | None
     workers: AtLeast1
     confirm: str | None
-    compare: str | None
     heartbeat: AtLeast1
     trial: str | None
 
@@ -67,11 +65,8 @@ class SweepSettings:
         if self.pruner and not (len(names) == 1 and names[0].startswith("valid.")):
             are = "are several objectives, so" if len(names) > 1 else "is known only at the end of a run, so"
             raise HeedError(f"sweep.objective={','.join(names)} {are} trials cannot be pruned: add sweep/pruner=none.")
-        if (self.compare or self.confirm) and len(names) > 1:
-            raise HeedError(
-                "sweep.compare and sweep.confirm need one sweep.objective, because several have no single winner: "
-                "set both to null."
-            )
+        if self.confirm and len(names) > 1:
+            raise HeedError("sweep.confirm needs one sweep.objective: several have no single winner. Set it to null.")
 
     @property
     def objectives(self) -> list[str]:
@@ -105,32 +100,30 @@ class Plan:
         self.settings = SweepSettings(**options)
         self.folder = Path(config.hydra.sweep.dir)
         self.name = self.folder.name
-        space, self.fixed = read_space(self.settings.space, arguments)
+        self.space, self.fixed = read_space(self.settings.space, arguments)
         """``fixed`` are the overrides that all trials share."""
-        self.arms = _split(space, self.settings.compare)
         self.pruner = build_pruner(self.settings)
         build_sampler(self.settings, seed=0)
-        arms = self.arms if self.settings.sampler.get("_target_") == GRID else {}
-        self.grids = {arm: list(space.points(grid_values, self.default)) for arm, space in arms.items()}
-        """The points of each arm if the sampler tries all of them, otherwise empty."""
+        is_grid = self.settings.sampler.get("_target_") == GRID
+        self.grid = list(self.space.points(grid_values, self.default)) if is_grid else []
+        """All points of the space if the sampler tries all of them, otherwise empty."""
 
     def default(self, name: str) -> str:
         """Return the value of an option or group that the space does not set, as text."""
         choices = self.config.hydra.runtime.choices
         return str(choices[name]) if name in choices else format_value(OmegaConf.select(self.config, name))
 
-    def attributes(self, arm: str) -> dict[str, Any]:
-        """Return the attributes of an arm's study. A worker with other attributes cannot join it."""
-        share = -(-self.settings.n_trials // len(self.arms))
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the study. A worker with other attributes cannot join it."""
         return {
             "format": FORMAT,
             "study": self.name,
-            "arm": arm,
             "objectives": self.settings.objectives,
-            "space": self.arms[arm].to_plain(),
+            "space": self.space.to_plain(),
             "fixed": [word for word in self.fixed if not word.startswith(WORKER_OPTIONS)],
-            "n_trials": len(self.grids[arm]) if self.grids else share,
-            "counts_failed": bool(self.grids),
+            "n_trials": len(self.grid) or self.settings.n_trials,
+            "counts_failed": bool(self.grid),
             "pruner": type(self.pruner).__name__ if self.settings.pruner else None,
         }
 
@@ -147,39 +140,28 @@ class Plan:
             HydraConfig.instance().set_config(self.config)
 
     def check_space(self) -> None:
-        """Make a dry run of every choice and of both ends of every range.
+        """Compose every option and choice of a group, and make a dry run of all first and of all last values.
+
+        A trial with another value that makes no valid run fails.
 
         Raises:
-            HeedError: if the options do not compose, or a value never makes a valid run.
+            HeedError: if the options do not compose, or neither dry run succeeds.
         """
-        for arm in self.arms.values():
-            messages: dict[tuple[str, Any], str] = {}
-            valid: set[tuple[str, Any]] = set()
-            for shift in (0, 1):  # the second pass combines the values of invalid runs differently
-                for point, overrides in corners(arm, self.default, shift=shift):
-                    try:
-                        with self.compose(overrides) as cfg:
-                            dry_run(cfg)
-                        valid |= point.items()
-                    except HeedError as error:
-                        messages |= dict.fromkeys(point.items(), str(error))
-                if not messages.keys() - valid:
-                    break
-            if not valid:  # the cause is not a single value
-                raise HeedError(next(iter(messages.values())))
-            for name, value in sorted(messages.keys() - valid, key=str):
-                raise HeedError(f"{name}={value} in the search space makes no valid run: {messages[name, value]}")
-
-
-def _split(space: Space, key: str | None) -> dict[str, Space]:
-    """Return one space for each choice of the option ``key``; without a key, the whole space, named ""."""
-    if key is None:
-        return {"": space}
-    range_ = space.ranges.get(key)
-    if not isinstance(range_, CategoricalDistribution) or len(range_.choices) < 2:
-        raise HeedError(f"sweep.compare={key} must be an option of the space with two or more choices.")
-    others = space.without(key).options
-    return {f"{key}={choice}": Space([Option(key, str(choice)), *others]) for choice in range_.choices}
+        for option in self.space.options:
+            is_group = "/" in option.name or option.name in self.config.hydra.runtime.choices
+            for value in ends(option) if is_group else ends(option)[:1]:
+                with self.compose([*option.conditions, f"{option.name}={value}"]):
+                    pass
+        errors = []
+        for end in (0, -1):
+            point = next(self.space.points(lambda option: [ends(option)[end]], self.default))  # noqa: B023
+            try:
+                with self.compose(self.space.resolve(point, self.default)[0]) as cfg:
+                    dry_run(cfg)
+            except HeedError as error:
+                errors.append(error)
+        if len(errors) == 2:
+            raise errors[0]
 
 
 def build_sampler(settings: SweepSettings, *, seed: int) -> BaseSampler:

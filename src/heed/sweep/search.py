@@ -80,20 +80,16 @@ class StudyWorker:
         self.first_seed = int(plan.config.seed) + 1  # of the confirmation; the search used the seed itself
         plan.folder.mkdir(parents=True, exist_ok=True)
         self.storage = open_storage(plan.folder, self.settings.storage, heartbeat=self.settings.heartbeat)
-        self.arms = {arm: self._join(f"{plan.name} {arm}".strip(), plan.attributes(arm)) for arm in plan.arms}
+        self.study = self._join(plan.name, plan.attributes)
         self._printed = {*self._ends()}
 
     def _join(self, name: str, attributes: dict[str, Any]) -> SharedStudy:
         pruner = NopPruner() if attributes.get("confirms") else self.plan.pruner
         return SharedStudy.join(self.storage, name, attributes, directions=self.settings.directions, pruner=pruner)
 
-    def has_searched(self) -> bool:
-        """Return whether all trials of the search have ended."""
-        return all(study.is_finished() for study in self.arms.values())
-
     def is_finished(self) -> bool:
         """Return whether all trials of the search and of the confirmation have ended."""
-        return self.has_searched() and all(study.is_finished() for study in self._confirmation())
+        return self.study.is_finished() and all(study.is_finished() for study in self._confirmation())
 
     # ---- trials
 
@@ -116,8 +112,7 @@ class StudyWorker:
     def _claim(self) -> tuple[SharedStudy, Trial] | None:
         """Claim a trial of the search or, after it, of the confirmation."""
         with lock(self.plan.folder):
-            # The arms take turns, so that they have the same number of trials at any time.
-            for study in [*sorted(self.arms.values(), key=SharedStudy.used), *self._confirmation()]:
+            for study in [self.study, *self._confirmation()]:
                 if claimed := study.claim(self._make_sampler):
                     trial, number = claimed
                     if "folder" not in trial.user_attrs:
@@ -128,7 +123,7 @@ class StudyWorker:
         return None
 
     def _make_sampler(self, number: int) -> BaseSampler:
-        if self.plan.grids:
+        if self.plan.grid:
             return RandomSampler()  # `_describe` fixes what it draws
         # Each trial has its own seed, so that workers do not draw the same values.
         return build_sampler(self.settings, seed=(self.plan.config.seed * 1_000_003 + number) % 2**32)
@@ -136,14 +131,14 @@ class StudyWorker:
     def _describe(self, study: SharedStudy, trial: Trial, number: int) -> tuple[str, list[str]]:
         """Return the folder of a trial, relative to the study's folder, and its overrides."""
         place = study.used(before=number)
-        if study in self.arms.values():
-            if points := self.plan.grids.get(study.arm):
+        if study is self.study:
+            if points := self.plan.grid:
                 with quiet():
                     study.study.sampler = PartialFixedSampler(points[place % len(points)], RandomSampler())
-            return _folder(study.arm, number), draw(self.plan.arms[study.arm], trial, self.plan.default)
+            return str(number), draw(self.plan.space, trial, self.plan.default)
         place, seed = divmod(place, self.seeds)
         one, seed = self.candidates()[place], seed + self.first_seed
-        return f"confirm/{_folder(one.arm, one.number)}_seed{seed}", [*one.overrides, f"seed={seed}"]
+        return f"confirm/{one.number}_seed{seed}", [*one.overrides, f"seed={seed}"]
 
     def _run(self, study: SharedStudy, trial: Trial) -> str:
         """Train the run of a trial, record its end, and return why it failed, or "".
@@ -200,8 +195,7 @@ class StudyWorker:
 
     def print_ended_trials(self) -> None:
         """Print how the trials that have ended since the last call ended, for all workers."""
-        used = sum(study.used() for study in self.arms.values())
-        budget = sum(study.budget for study in self.arms.values())
+        used, budget = self.study.used(), self.study.budget
         for line in self._ends():
             if line not in self._printed:
                 print_line(f"{line} (search: {used} of {budget} trials started)")
@@ -209,7 +203,7 @@ class StudyWorker:
 
     def _ends(self) -> Iterator[str]:
         """Yield a line about each trial that has ended or waits to be continued."""
-        for study in [*self.arms.values(), *self._confirmation()]:
+        for study in [self.study, *self._confirmation()]:
             for trial in study.trials():
                 if trial.state == "waiting":
                     yield f"Trial {trial.folder} was stopped; a worker continues it."
@@ -222,19 +216,15 @@ class StudyWorker:
     # ---- the best configurations with other seeds
 
     def candidates(self) -> list[Configuration]:
-        """Return the best configurations of each arm, to be trained again with other seeds."""
-        maximize = self.settings.directions[0] == "maximize"
-        return [
-            Configuration(trial.number, arm, trial.values[0], trial.overrides)
-            for arm, study in self.arms.items()
-            for trial in best_first(study.trials(), maximize=maximize)[: self.best]
-        ]
+        """Return the best configurations, to be trained again with other seeds."""
+        found = best_first(self.study.trials(), maximize=self.settings.directions[0] == "maximize")
+        return [Configuration(trial.number, trial.values[0], trial.overrides) for trial in found[: self.best]]
 
     def _confirmation(self) -> list[SharedStudy]:
         """Return the study that trains the best configurations again, as a list; empty before the search has ended."""
-        if not self.best or not self.has_searched() or not (candidates := self.candidates()):
+        if not self.best or not self.study.is_finished() or not (candidates := self.candidates()):
             return []
-        name = " ".join([self.plan.name, "confirm", *(_folder(one.arm, one.number) for one in candidates)])
+        name = " ".join([self.plan.name, "confirm", *(str(one.number) for one in candidates)])
         attributes = {"format": FORMAT, "study": self.plan.name, "confirms": True, "counts_failed": True}
         return [self._join(name, {**attributes, "n_trials": len(candidates) * self.seeds})]
 
@@ -249,8 +239,3 @@ class StudyWorker:
                 raise HeedError(f"No trial of the study {folder} is complete: all were pruned or failed.")
             write_page(summary, folder / PAGE)
         print_line("\n".join(["", *study_lines(summary, top=TOP), f"Page: {folder / PAGE}"]))
-
-
-def _folder(arm: str, number: int) -> str:
-    """Return the name of a trial's folder: ``7`` or, with arms, ``rnn-7``."""
-    return f"{arm.partition('=')[2]}-{number}".replace("/", "-") if arm else str(number)

@@ -86,27 +86,10 @@ def draw(space: Space, trial: Trial, default: Default) -> list[str]:
     return space.resolve(point, default)[0]
 
 
-def corners(space: Space, default: Default, *, shift: int) -> Iterator[tuple[Point, list[str]]]:
-    """Yield points with their overrides that together cover every choice and both ends of every range.
-
-    ``shift``, 0 or 1, selects different combinations of the same values.
-    """
-    conditions = {condition.partition("=")[0] for option in space.options for condition in option.conditions}
-    switches = Space(option for option in space.options if option.range and option.name in conditions)
-    count = max(len(_ends(option)) for option in space.options if option.range)
-    for switch in switches.points(_ends, default):
-        for number in range(count):
-            point = dict(switch)
-            while option := space.resolve(point, default)[1]:
-                ends = _ends(option)
-                point[option.name] = ends[(number + shift * len(point)) % len(ends)]
-            yield point, space.resolve(point, default)[0]
-
-
 def grid_values(option: Option) -> list[Any]:
     """Return all values of an option's range; raise a HeedError if it is continuous."""
     if not isinstance(option.range, (IntDistribution, FloatDistribution)):
-        return _ends(option)
+        return ends(option)
     low, high, step = option.range.low, option.range.high, option.range.step
     if step is None:
         raise HeedError(
@@ -117,8 +100,11 @@ def grid_values(option: Option) -> list[Any]:
     return [round(low + i * step, 12) for i in range(round((high - low) / step) + 1)]
 
 
-def _ends(option: Option) -> list[Any]:
+def ends(option: Option) -> list[Any]:
+    """Return the choices of an option, or both ends of its range; of an option without a range, its value."""
     range_: Any = option.range
+    if range_ is None:
+        return [option.text]
     return list(range_.choices) if isinstance(range_, CategoricalDistribution) else [range_.low, range_.high]
 
 

@@ -23,7 +23,7 @@ from heed.report.sweep import TrialSummary
 
 StudyDirection = Literal["maximize", "minimize"]
 
-FORMAT = 1  # of the attributes of a study
+FORMAT = 2  # of the attributes of a study
 STUDY_FILE = "study.db"  # SQLite database of the trials, in the folder of the study
 VERDICT = "verdict.json"
 """The best configurations over seeds and the winner, in the folder of the study."""
@@ -112,9 +112,8 @@ class SharedStudy:
     """An Optuna study with a budget of trials that its workers claim one by one."""
 
     def __init__(self, study: optuna.Study, attributes: Mapping[str, Any]) -> None:
-        """Wrap a study with its attributes: ``arm``, ``n_trials``, and whether a failed trial uses up the budget."""
+        """Wrap a study with its attributes: ``n_trials``, and whether a failed trial uses up the budget."""
         self.study, self.attributes = study, attributes
-        self.arm = str(attributes.get("arm") or "")
         self.budget = int(attributes.get("n_trials") or 0)
 
     @classmethod
@@ -147,7 +146,7 @@ class SharedStudy:
         attempts: dict[int, list[FrozenTrial]] = {}
         for trial in self.study.get_trials(deepcopy=False):
             attempts.setdefault(original_number(trial), []).append(trial)
-        return [_summarize(chain, self.arm) for chain in attempts.values()]
+        return [_summarize(chain) for chain in attempts.values()]
 
     def used(self, *, before: float = math.inf) -> int:
         """Return the number of trials numbered below ``before`` that count towards the budget."""
@@ -215,7 +214,7 @@ def original_number(trial: FrozenTrial) -> int:
     return trial.number if number is None else number
 
 
-def _summarize(attempts: Sequence[FrozenTrial], arm: str) -> TrialSummary:
+def _summarize(attempts: Sequence[FrozenTrial]) -> TrialSummary:
     last = attempts[-1]
     # A resumed trial continues from a checkpoint: its curve starts with an earlier attempt.
     curve = {step: value for attempt in attempts for step, value in attempt.intermediate_values.items()}
@@ -223,7 +222,6 @@ def _summarize(attempts: Sequence[FrozenTrial], arm: str) -> TrialSummary:
     is_failed = last.state == TrialState.FAIL
     return TrialSummary(
         number=attempts[0].number,
-        arm=arm,
         state="failed" if is_failed else last.state.name.lower(),  # type: ignore[arg-type]
         values=tuple(map(float, last.values or ())) if last.state.is_finished() and not is_failed else (),
         params=last.params,

@@ -1,6 +1,5 @@
 """Read a study: its trials from an Optuna storage, and its verdict from its folder."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import optuna
@@ -26,25 +25,23 @@ def read_study(folder: Path, *, storage: str | None = None) -> StudySummary:
     """
     opened = open_storage(folder, storage)
     try:
-        arms, confirmations = _find_studies(opened, folder, is_local=storage is None)
-        first, attributes = arms[0].study, arms[0].attributes
+        search, confirmations = _find_studies(opened, folder, is_local=storage is None)
+        study, attributes = search.study, search.attributes
         # A search that was extended may have several confirmations. The last one counts.
         confirmed = [trial.state for trial in confirmations[-1].trials()] if confirmations else []
-        spaces = {arm.arm: arm.attributes["space"] for arm in arms}
         return StudySummary(
             name=str(attributes["study"]),
             objectives=[str(objective) for objective in attributes["objectives"]],
-            maximize=[direction.name == "MAXIMIZE" for direction in first.directions],
-            arms=list(spaces),
-            n_trials=sum(arm.budget for arm in arms),
-            trials=[trial for arm in arms for trial in arm.trials()],
-            parameters=_parameters(arms),
-            front=[original_number(trial) for trial in first.best_trials] if len(first.directions) > 1 else [],
-            is_searching=not all(arm.is_finished() for arm in arms),
+            maximize=[direction.name == "MAXIMIZE" for direction in study.directions],
+            n_trials=search.budget,
+            trials=search.trials(),
+            parameters=_parameters(search),
+            front=[original_number(trial) for trial in study.best_trials] if len(study.directions) > 1 else [],
+            is_searching=not search.is_finished(),
             confirmed=confirmed.count("complete"),
             confirming=confirmed.count("running") + confirmed.count("waiting"),
             verdict=read_verdict(folder / VERDICT),
-            space=yaml.safe_dump(spaces if len(arms) > 1 else spaces[""], sort_keys=False),
+            space=yaml.safe_dump(attributes["space"], sort_keys=False),
             pruner=str(attributes.get("pruner") or "none"),
         )
     finally:
@@ -68,8 +65,8 @@ def read_verdict(file: Path) -> Verdict | None:
     return verdict
 
 
-def _find_studies(storage: RDBStorage, folder: Path, *, is_local: bool) -> tuple[list[SharedStudy], list[SharedStudy]]:
-    """Return the studies of a search, one per arm, and its confirmation studies.
+def _find_studies(storage: RDBStorage, folder: Path, *, is_local: bool) -> tuple[SharedStudy, list[SharedStudy]]:
+    """Return the study of a search and its confirmation studies.
 
     They are named after the folder. A local database holds only one search, so its folder may be renamed.
     """
@@ -78,22 +75,21 @@ def _find_studies(storage: RDBStorage, folder: Path, *, is_local: bool) -> tuple
     names = sorted({str(made["study"]) for made in found.values()})
     name = names[0] if is_local and len(names) == 1 else folder.resolve().name
     chosen = {study: made for study, made in found.items() if made["study"] == name}
-    arms = {study: made for study, made in chosen.items() if not made.get("confirms")}
-    if not arms:
+    search = next((study for study, made in chosen.items() if not made.get("confirms")), None)
+    if search is None:
         has = f"it has {', '.join(names)}" if names else "no study in it was made by heed"
         raise HeedError(f"The storage has no study {name} ({has}): give the folder of a study, runs/NAME.")
-    for study, made in arms.items():
-        if made.get("format") != FORMAT or not isinstance(made.get("space"), dict):
-            raise HeedError(f"The study {study} was made by another version of heed: read it with that version.")
+    if chosen[search].get("format") != FORMAT or not isinstance(chosen[search].get("space"), dict):
+        raise HeedError(f"The study {search} was made by another version of heed: read it with that version.")
     loaded = {s: SharedStudy(optuna.load_study(study_name=s, storage=storage), made) for s, made in chosen.items()}
-    return [loaded[study] for study in arms], [loaded[study] for study in chosen if study not in arms]
+    return loaded.pop(search), list(loaded.values())
 
 
-def _parameters(arms: Sequence[SharedStudy]) -> list[Parameter]:
+def _parameters(search: SharedStudy) -> list[Parameter]:
     """Return the options that differ between trials or that only some trials have, in the order of the space."""
-    trials = [trial for arm in arms for trial in arm.study.get_trials(deepcopy=False) if trial.params]
+    trials = [trial for trial in search.study.get_trials(deepcopy=False) if trial.params]
     ranges: dict[str, BaseDistribution] = {name: one for trial in trials for name, one in trial.distributions.items()}
-    written = dict.fromkeys(key.partition(" if ")[0] for arm in arms for key in arm.attributes["space"])
+    written = dict.fromkeys(key.partition(" if ")[0] for key in search.attributes["space"])
     return [
         Parameter(
             name,

@@ -42,8 +42,7 @@ def write_verdict(
 ) -> None:
     """Write the verdict, unless another worker has written it.
 
-    The winner of each arm translates the test sets, a page compares the configurations, and the best one becomes a
-    preset.
+    The winner translates the test sets and becomes a preset, and a page compares the configurations.
 
     Args:
         trials: runs of the candidates with other seeds, ordered by candidate, then by seed.
@@ -59,17 +58,16 @@ def write_verdict(
     scored.sort(key=lambda one: one.mean, reverse=plan.settings.directions[0] == "maximize")
     if not scored:
         raise HeedError(f"Every run to confirm the best configurations failed: {configurations[0].failed[0]}")
-    winners = [one for place, one in enumerate(scored) if one.arm not in {better.arm for better in scored[:place]}]
-    path, command = _write_preset(plan, winners[0])
+    winner = scored[0]
+    path, command = _write_preset(plan, winner)
     verdict = Verdict(
         configurations=configurations,
-        winner=winners[0].number,
-        winner_arm=winners[0].arm,
+        winner=winner.number,
         noise=pooled_deviation(configurations),
-        tests_by_arm={one.arm: _test_scores(plan.folder, one) for one in winners},
+        tests=_test_scores(plan.folder, winner),
         experiment=str(path),
-        rerun=shlex.join([*command, f"seed={winners[0].seeds[0]}"]),
-        compare=_compare(plan.folder, scored, winners),
+        rerun=shlex.join([*command, f"seed={winner.seeds[0]}"]),
+        compare=_compare(plan.folder, scored),
     )
     write_file(plan.folder / VERDICT, json.dumps(asdict(verdict), indent=2, ensure_ascii=False) + "\n")
 
@@ -144,13 +142,12 @@ def _test_scores(folder: Path, winner: Configuration) -> dict[str, dict[str, Any
     }
 
 
-def _compare(folder: Path, scored: Sequence[Configuration], winners: Sequence[Configuration]) -> str | None:
-    """Write a page that compares the configurations or, with several arms, their winners on the test set."""
-    sides = winners if len(winners) > 1 else scored
-    if len(sides) < 2:
+def _compare(folder: Path, scored: Sequence[Configuration]) -> str | None:
+    """Write a page that compares the configurations on the validation set."""
+    if len(scored) < 2:
         return None
-    groups = {s.arm.partition("=")[2] or f"trial {s.number}": [folder / run for run in s.runs] for s in sides}
-    compare_runs(groups, split=None if len(winners) > 1 else "valid").write(folder / "compare")
+    groups = {f"trial {one.number}": [folder / run for run in one.runs] for one in scored}
+    compare_runs(groups, split="valid").write(folder / "compare")
     return "compare/index.html"
 
 
@@ -167,7 +164,7 @@ def _write_preset(plan: Plan, winner: Configuration) -> tuple[Path, list[str]]:
         f"{format_objective(winner.found)} there, {mean_and_sd(winner.valid)} over the seeds "
         f"{', '.join(map(str, winner.seeds))}."
     )
-    ranges = [option for option in plan.arms[winner.arm].options if option.range]
+    ranges = [option for option in plan.space.options if option.range]
     searched = [f"# {option.name} was searched in {option.text}" for option in ranges]
     with plan.compose(winner.overrides) as cfg:
         text = "\n".join(["# @package _global_", f"{MARK}{headline}", *searched, _preset(cfg)])

@@ -26,15 +26,15 @@ from heed.decoding import GreedySearch, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
 from heed.inference.translator import Translator
-from heed.kernels import Consistency
 from heed.layers.attention_scores import HeadLinear
 from heed.models.seq2seq import DecoderHidden, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInterval
-from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
+from heed.run_format import FORMAT
+from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.resume import check_resumable
 from heed.training.guided_alignment import GuidedAlignment
-from heed.training.loss import cut_second_passes, translation_loss, zero_loss
+from heed.training.loss import translation_loss, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
 from heed.training.nonfinite import DivergedError, SkippedSteps, clip_gradients, step_if_finite
 from heed.training.schedules import Cosine, until_end
@@ -46,8 +46,7 @@ class TrainingOptions:
 
     Args:
         label_smoothing: ε.
-        r_drop, simcut: α of R-Drop and of SimCut (`heed.functional.Consistency`); 0 turns them off.
-        cut_probability: probability with which a token is cut out of the second pass of SimCut.
+        r_drop: α of R-Drop (`heed.functional.r_drop_loss`); 0 turns it off.
         embedding_lr_scale: factor on the learning rate of embedding tables. Most rows of a table get a gradient in few
             steps only, so they need a higher learning rate than the other weights.
         clip_norm: largest norm of a step's gradient; 0 turns clipping off.
@@ -63,8 +62,6 @@ class TrainingOptions:
 
     label_smoothing: UnitInterval
     r_drop: NotNegative
-    simcut: NotNegative
-    cut_probability: UnitInterval
     embedding_lr_scale: NotNegative
     clip_norm: NotNegative
     max_skipped_steps: AtLeast1
@@ -279,14 +276,11 @@ class TranslationModule(L.LightningModule):
         Both are summed over target tokens.
         """
         inputs = [batch.src, batch.src_mask, self._decoder_inputs(batch), batch.src_lengths]
-        options, consistency = self.options, None
-        if options.r_drop or options.simcut:
+        options = self.options
+        if options.r_drop:
             # Both passes in one: every sentence twice, in neighbouring rows. One larger product is faster.
             inputs = [part.repeat_interleave(2, 0) for part in inputs]
-            consistency = Consistency.of(r_drop=options.r_drop, simcut=options.simcut)
         src, src_mask, tgt_in, src_lengths = inputs
-        if options.simcut:
-            src, tgt_in = (cut_second_passes(each, options.cut_probability) for each in (src, tgt_in))
         # Without padding, a GPU can take its fastest attention, which knows no masks.
         mask = src_mask if batch.has_src_padding else None
         guidance: float | Tensor = 0.0
@@ -298,7 +292,7 @@ class TranslationModule(L.LightningModule):
             assert attention is not None
             assert attention.cross is not None
             guidance = options.guided_alignment_weight * self.guide.loss(attention.cross, batch)
-        loss_of = partial(translation_loss, label_smoothing=options.label_smoothing, consistency=consistency)
+        loss_of = partial(translation_loss, label_smoothing=options.label_smoothing, r_drop=options.r_drop)
         parts = [loss_of(hidden, batch.tgt_out, positions) for positions in batch.tgt_positions]
         return torch.stack([loss for loss, _ in parts]).sum() + guidance, torch.stack([nll for _, nll in parts])
 
@@ -402,7 +396,7 @@ class TranslationModule(L.LightningModule):
     # ---- checkpoints
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint[FORMAT_KEY] = CHECKPOINT_FORMAT
+        checkpoint[FORMAT_KEY] = FORMAT
         checkpoint["tokenizer"] = self.tokenizer.hash
         checkpoint["optimizer"] = type(self.trainer.optimizers[0]).__name__
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from heed.data.cleaning import Cleaning, Rules
 from heed.data.corpus import Corpus, EvaluationSet
@@ -23,7 +23,7 @@ class CorpusOptions:
     """The options that all kinds of corpora share. conf/data/files.yaml explains them."""
 
     reverse: bool
-    both_directions: bool | Literal["untagged"]
+    both_directions: bool
     noise: Mapping[str, Any] | None
     max_train: AtLeast1 | None
     max_eval: AtLeast1 | None
@@ -66,11 +66,6 @@ class CorpusOptions:
                 f"data.both_directions=true needs two different languages, but both are {same[0].src_lang!r}: set "
                 "data.src_lang and data.tgt_lang."
             )
-        if self.both_directions == "untagged" and len({text.direction for text in train}) > 1:
-            raise HeedError(
-                "data.both_directions=untagged needs texts of the same two languages, because no tag says the target "
-                "language: set data.both_directions=true."
-            )
         # Compare with whole sets, so that the training text does not depend on `max_eval`.
         texts = TrainingTexts(self._select(train, [*valid, *tests.values()]), temperature)
         corpus = Corpus(
@@ -79,7 +74,6 @@ class CorpusOptions:
             {"valid" if len(valid) == 1 else f"valid-{part.direction}": part.first(self.max_eval) for part in valid},
             {name: part.first(self.max_eval) for name, part in tests.items()},
             self.max_eval_tokens,
-            has_tags=self.both_directions != "untagged",
         )
         _check_targets(corpus)
         return corpus
@@ -91,7 +85,7 @@ class CorpusOptions:
         """
         selected: dict[str, PreparedText] = {}
         for text in sorted(texts, key=lambda text: -(text.weight or 0)):
-            directions = [text.direction, text.direction.reversed()][: 1 + bool(self.both_directions)]
+            directions = [text.direction, text.direction.reversed()][: 1 + self.both_directions]
             leaked = [
                 source_digests(sentence for part in held_out for sentence in part.sentences(direction.src_lang))
                 for direction in (directions if self.cleaning.drop_leaked else ())

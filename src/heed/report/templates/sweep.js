@@ -1,7 +1,7 @@
 const data = JSON.parse($("data").textContent);
 const MARKS = { complete: "M-3 0A3 3 0 1 0 3 0A3 3 0 1 0 -3 0Z", failed: "M0 -4L4 3L-4 3Z", running: "M0 -4L4 0L0 4L-4 0Z", pruned: "M-3 -3L3 3M-3 3L3 -3" };
 const between = (value, [low, high]) => Math.max(low, Math.min(high, value));
-const mark = (x, y, { state, side, faint, name }, score) => make("svg:path", { class: `mark side-${side}`, opacity: faint ? .3 : 1,
+const mark = (x, y, { state, faint, name }, score) => make("svg:path", { class: "mark side-0", opacity: faint ? .3 : 1,
   transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, d: MARKS[state] ?? MARKS.running }, make("svg:title", {}, `${name}: ${score}`));
 
 /* Learning curves of trials. Scores beyond the limits are drawn at the edge. */
@@ -11,7 +11,7 @@ function trialCurves({ objective, limits, curves }) {
     const { svg, along, up } = axes(width, 320, { low: 0, high: Math.max(...steps), name: "optimizer step" }, { low: limits[0], high: limits[1] });
     for (const curve of curves) {
       const points = curve.points.map(([step, score]) => [along(step), up(between(score, limits))]);
-      svg.append(make("svg:path", { class: `curve side-${curve.side}`, opacity: curve.faint ? .3 : 1, d: pathOf(points) }),
+      svg.append(make("svg:path", { class: "curve side-0", opacity: curve.faint ? .3 : 1, d: pathOf(points) }),
         mark(...points.at(-1), curve, short(curve.points.at(-1)[1])));
     }
     svg.setAttribute("aria-label", `${objective} by optimizer step of ${curves.length} trials`);
