@@ -1,5 +1,6 @@
 """Add noise and BPE-dropout to the training pairs, one pool at a time, in a separate process."""
 
+import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -11,7 +12,7 @@ import numpy as np
 
 from heed.data.bpe_dropout import BPEDropout
 from heed.data.noise import Noise, add_noise
-from heed.data.pairs import IntArray, Pairs, id_lists
+from heed.data.pairs import IntArray, Pairs, id_lists, pair_lengths
 from heed.data.preparation.workers import ahead, start_pool
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
@@ -29,15 +30,24 @@ class Sampler:
         tokenizer: a BPE tokenizer, if ``rate`` is not 0.
         rate: probability of dropping a merge, in [0, 1).
         noises: the noise of each text, None for no noise.
+        limit: the most tokens of a source, of a target and of both, without tags and EOS. A pair whose sample exceeds
+            it is used without noise and dropout.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[Noise | None]) -> None:
-        self.tokenizer, self.rate, self.noises = tokenizer, rate, noises
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        rate: float,
+        noises: Sequence[Noise | None],
+        *,
+        limit: Sequence[float] = (math.inf,) * 3,
+    ) -> None:
+        self.tokenizer, self.rate, self.noises, self.limit = tokenizer, rate, noises, limit
         self._process: ProcessPoolExecutor | None = None
 
     def growth(self, pairs: Pairs) -> float:
         """Return the target tokens of these pairs with BPE-dropout divided by those without it, counting EOS."""
-        drawn = segment(dropouts(self.tokenizer, self.rate), pairs, "growth")
+        drawn = within(self.limit, segment(dropouts(self.tokenizer, self.rate), pairs, "growth"), pairs)
         return float((drawn.tgt_lengths + 1).sum() / (pairs.tgt_lengths + 1).sum())
 
     def draw(self, pools: Iterator[tuple[Pool, str, Pairs, IntArray]]) -> Iterator[tuple[Pool, Pairs]]:
@@ -50,7 +60,8 @@ class Sampler:
             HeedError: if the process was killed.
         """
         self._process = self._process or start_pool(1)
-        draw, submit = partial(_draw, self.tokenizer.models, self.rate, self.noises), self._process.submit
+        draw = partial(_draw, self.tokenizer.models, self.rate, self.noises, self.limit)
+        submit = self._process.submit
         drawing = ((pool, submit(draw, seed, pairs, texts)) for pool, seed, pairs, texts in pools)
         try:
             for pool, drawn in ahead(drawing, 1):
@@ -107,6 +118,15 @@ def with_noise(noises: Sequence[Noise | None], tokenizer: Tokenizer, pairs: Pair
     return replace(pairs, src=id_lists(sources))
 
 
+def within(limit: Sequence[float], drawn: Pairs, pairs: Pairs) -> Pairs:
+    """Return the drawn pairs, but the original of each one that exceeds the limit."""
+    fits = (pair_lengths(drawn.src_lengths, drawn.tgt_lengths) <= limit).all(axis=1)
+    if fits.all():
+        return drawn
+    originals = replace(pairs, src=pairs.src.cast(drawn.src.type), tgt=pairs.tgt.cast(drawn.tgt.type))
+    return Pairs.concatenate([originals, drawn]).take(np.arange(len(pairs)) + len(pairs) * fits)
+
+
 # ---- the separate process
 
 
@@ -118,9 +138,14 @@ def _load(models: tuple[bytes, ...], rate: float) -> tuple[Tokenizer, Sequence[B
 
 
 def _draw(
-    models: tuple[bytes, ...], rate: float, noises: Sequence[Noise | None], seed: str, pairs: Pairs, texts: IntArray
+    models: tuple[bytes, ...],
+    rate: float,
+    noises: Sequence[Noise | None],
+    limit: Sequence[float],
+    seed: str,
+    pairs: Pairs,
+    texts: IntArray,
 ) -> Pairs:
     tokenizer, dropout = _load(models, rate)
-    if any(noises):
-        pairs = with_noise(noises, tokenizer, pairs, texts, seed)
-    return segment(dropout, pairs, seed)
+    noisy = with_noise(noises, tokenizer, pairs, texts, seed) if any(noises) else pairs
+    return within(limit, segment(dropout, noisy, seed), pairs)

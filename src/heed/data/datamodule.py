@@ -1,8 +1,10 @@
 """LightningDataModule: each process's shard of every optimizer step and of every evaluation set."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import lightning as L
@@ -15,7 +17,7 @@ from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
 from heed.data.mixture import MixtureOrder, frame_counts
 from heed.data.order import EpochOrder, Order, TrainingPairs, View
-from heed.data.pairs import Pairs, id_lists
+from heed.data.pairs import IntArray, Pairs, id_lists, pair_lengths
 from heed.data.read_ahead import ReadAhead
 from heed.data.steps import Planner, Pool, shard
 from heed.data.tokenizer import Tokenizer
@@ -27,6 +29,8 @@ STEPS_AHEAD = 3
 """Training steps that are prepared in advance."""
 ROWS_READ = 10_000
 """Training pairs in memory at a time when all of them are read."""
+Limits = Mapping[str, tuple[float, float, float]]
+"""The most tokens of a source, of a target and of both, with tags and EOS, by the option that sets them."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class TranslationData(L.LightningDataModule):
         bpe_dropout: rate of BPE-dropout in the training text, in [0, 1). The segmentation is a function of the
             planner's seed, the epoch and the pair. 0: no dropout.
         with_tests: load the test sets too.
+        limits: the most source and target positions of the model, by the option that limits them (`ModelConfig`).
         resume: refuse a checkpoint that was trained on other text.
 
     Raises:
@@ -97,6 +102,7 @@ class TranslationData(L.LightningDataModule):
         *,
         bpe_dropout: UnitInterval,
         with_tests: bool,
+        limits: Mapping[str, tuple[float, float]] = MappingProxyType({}),
         resume: bool = False,
     ) -> None:
         super().__init__()
@@ -123,34 +129,29 @@ class TranslationData(L.LightningDataModule):
             for name, (text, direction) in sets.items()
         }
         """Token ids of ``texts``, with tags."""
-        for name in sets:
-            self._check_lengths(name)
+        by_model = {option: (*limit, math.inf) for option, limit in limits.items()}
+        self._check_evaluation(by_model)
         self.train = TrainingPairs([*_views(corpus, tokenizer)])
         if any(view.swapped for view in self.train.views) and not tokenizer.joint:
             raise HeedError("data.both_directions needs one vocabulary for both languages: set tokenizer.joint=true.")
-        tags = max(len(view.tags) for view in self.train.views)
-        src, tgt, pair = np.max([view.store.longest for view in self.train.views], axis=0).tolist()
-        if any(view.swapped for view in self.train.views):
-            src = tgt = max(src, tgt)
-        self.longest = (src + tags + 1, tgt + 1)
+        longest = np.max([view.longest for view in self.train.views], axis=0)
+        self.longest: tuple[int, int] = tuple(longest[:2].tolist())
         """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
-        planner.check_length(pair + tags + 2)
+        planned = (math.inf, math.inf, planner.max_pair)
+        self._check_training(longest, by_model | {f"batching.device_tokens={planner.max_pair}": planned})
+        tags = max(len(view.tags) for view in self.train.views)
+        limit = np.min([planned, *by_model.values()], axis=0) - (tags + 1, 1, tags + 2)
         noises = [part.text.noise for part in corpus.train.texts]
-        self.sampler = Sampler(tokenizer, bpe_dropout, noises) if bpe_dropout or any(noises) else None
-        sampled = min(GROWTH_PAIRS, len(self.train))  # evenly, because texts and directions grow differently
-        sample = self.train.read(np.arange(sampled) * len(self.train) // sampled)
+        sampled = bpe_dropout or any(noises)
+        self.sampler = Sampler(tokenizer, bpe_dropout, noises, limit=limit.tolist()) if sampled else None
+        count = min(GROWTH_PAIRS, len(self.train))  # evenly, because texts and directions grow differently
+        sample = self.train.read(np.arange(count) * len(self.train) // count)
         self.growth = self.sampler.growth(sample) if self.sampler else 1.0
         """Target tokens with BPE-dropout divided by those without it."""
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
         """The training steps. It also measures how long training waits for them."""
         self.cursor = (0, 0)
         """(epoch, step) of the next training step."""
-
-    def training_sources(self, at_most: int) -> Iterator[str]:
-        """Yield the decoded sources of at most ``at_most`` training pairs."""
-        rows = np.arange(min(at_most, len(self.corpus.train)))
-        for first in range(0, len(rows), ROWS_READ):
-            yield from self.tokenizer.decode_src(self.train.read(rows[first : first + ROWS_READ]).src.to_pylist())
 
     @property
     def train_tgt_tokens(self) -> float:
@@ -260,22 +261,42 @@ class TranslationData(L.LightningDataModule):
                 yield pool._replace(epoch=epoch, is_last=pool.stop >= end), order.read(pool.first, pool.stop)
             epoch, start = epoch + 1, 0
 
-    def _check_lengths(self, name: str) -> None:
-        """Raise a HeedError if a sentence of an evaluation set is longer than ``max_eval_tokens``.
+    def _check_training(self, longest: IntArray, limits: Limits) -> None:
+        """Raise a HeedError if a training pair without noise and dropout exceeds a limit; see `View.longest`."""
+        for (option, limit), view in product(limits.items(), self.train.views):
+            part, alone = self.corpus.train.texts[view.text], TrainingPairs([view])
+            for first in range(0, len(alone) if (view.longest > limit).any() else 0, ROWS_READ):
+                pairs = alone.read(np.arange(first, min(first + ROWS_READ, len(alone))))
+                for row, lengths in self._beyond(limit, alone.tagged(pairs)):
+                    name, line = f"data.train.{part.text.name}".rstrip("."), part.clean.lines()[first + row] + 1
+                    raise HeedError(
+                        f"{name}, sentence pair {line:,}: {lengths}, more than {option}. Set it to "
+                        f"{longest[longest > limit].max()} or more (EOS counts), or drop long pairs with "
+                        "data.cleaning.max_chars."
+                    )
+
+    def _check_evaluation(self, limits: Limits) -> None:
+        """Raise a HeedError if an evaluation sentence exceeds the model's limits or ``max_eval_tokens``.
 
         Time and memory of attention grow with the square of the length, and evaluation sets are not cleaned.
         """
-        limit, split = self.corpus.max_eval_tokens, self.encoded[name]
-        longest = np.maximum(split.src_lengths, split.tgt_lengths)
-        if limit is not None and longest.max() > limit:
-            row = int(longest.argmax())
-            split_name = f"data.{name.replace('-', '.', 1)}" if name in self.validated else f"The test set {name!r}"
-            raise HeedError(
-                f"{split_name}, sentence pair {row + 1:,}: {split.src_lengths[row]:,} source and "
-                f"{split.tgt_lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
-                f"({self.texts[name].src[row][:40]!r} …). Split it into sentences, or raise the limit if time "
-                "and memory allow."
-            )
+        if (most := self.corpus.max_eval_tokens) is not None:
+            limits = {f"data.max_eval_tokens={most:,}": (most + 1, most + 1, math.inf), **limits}
+        for (option, limit), (name, pairs) in product(limits.items(), self.encoded.items()):
+            for row, lengths in self._beyond(limit, pairs):
+                split = f"data.{name.replace('-', '.', 1)}" if name in self.validated else f"The test set {name!r}"
+                raise HeedError(
+                    f"{split}, sentence pair {row + 1:,}: {lengths}, more than {option}. Split it into sentences, or "
+                    "raise the limit if time and memory allow."
+                )
+
+    def _beyond(self, limit: Sequence[float], pairs: Pairs) -> Iterator[tuple[int, str]]:
+        """Yield the index of each pair that exceeds a limit, which counts EOS, with its lengths and its first words."""
+        lengths = pair_lengths(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
+        for row in np.flatnonzero((lengths > limit).any(axis=1)).tolist():
+            (source,) = self.tokenizer.decode_src([pairs.src[row].as_py()])
+            src, tgt, _ = lengths[row] - 1
+            yield row, f"{src:,} source and {tgt:,} target tokens ({source[:40]!r} …)"
 
     def _evaluation_dataloader(self, name: str) -> DataLoader[Batch]:
         """Return this process's batches of an evaluation set, each of pairs of similar length.

@@ -25,6 +25,13 @@ class View(NamedTuple):
     text: int = 0
     """Index of the text in a mixture."""
 
+    @property
+    def longest(self) -> IntArray:
+        """Tokens of the longest source, the longest target and the longest pair, with tags and EOS."""
+        src, tgt, pair = self.store.longest
+        src, tgt = (tgt, src) if self.swapped else (src, tgt)
+        return np.array([src + len(self.tags) + 1, tgt + 1, pair + len(self.tags) + 2])
+
 
 class TrainingPairs:
     """All training pairs: the concatenation of all views.

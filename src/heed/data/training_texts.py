@@ -1,6 +1,7 @@
 """The training text of a run: one text, or a mixture of several."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -72,9 +73,28 @@ class TrainingTexts:
         A mixture is sampled in proportion to the weights. For a large text the function runs in a worker process, so
         that its memory is freed.
         """
-        weights, counts = self.weights, WordCounts()
-        with Workers(max(part.preparation.workers_for(part.clean.report.chars) for part in self.texts)) as workers:
-            for part, weight in zip(self.texts, weights, strict=True):
-                counts.update(part.count_words(max(1, round(at_most * weight / sum(weights))), workers))
+        counts = WordCounts()
+        with self._workers() as workers:
+            for part, weight in zip(self.texts, self.weights, strict=True):
+                counts.update(part.count_words(max(1, round(at_most * weight / sum(self.weights))), workers))
             (result,) = workers.map([partial(function, counts)])
             return result
+
+    def count_sources(self, at_most: int) -> tuple[Counter[str], int]:
+        """Count the words in the sources of a sample of about ``at_most`` pairs, in all their directions.
+
+        Returns:
+            The counts of the words, separated by spaces and tabs, and the number of pairs. Each text has the share of
+            the sample that it has of all pairs.
+        """
+        counts, pairs = Counter[str](), 0
+        with self._workers() as workers:
+            for part in self.texts:
+                words = part.count_words(max(1, round(at_most * len(part) / len(self))), workers)
+                pairs += words.pairs
+                for side in (words.src, words.tgt)[: len(part.directions)]:
+                    counts.update(side)
+        return counts, pairs
+
+    def _workers(self) -> Workers:
+        return Workers(max(part.preparation.workers_for(part.clean.report.chars) for part in self.texts))

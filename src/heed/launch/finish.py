@@ -13,7 +13,7 @@ from torch import Tensor
 from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
-from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
+from heed.evaluation.buckets import WORD_COUNTS, TrainingWords, count_words, write_counts
 from heed.evaluation.words import casefolded_words
 from heed.inference import model_folder
 from heed.runs.averaging import checkpoint_weights, mean
@@ -132,14 +132,14 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
 
 
 def _write_word_counts(file: Path, data: TranslationData) -> None:
-    """Write how often the source words of all evaluation sets occur in the training text, or a sample of it.
+    """Write how often the source words of all evaluation sets occur in the training sources, or a sample of them.
 
     The test sets are included with ``test=false`` too, because a search translates them later.
     """
     sets = (*data.corpus.valid.values(), *data.corpus.tests.values())
     vocabulary = {word for part in sets for src in part.text.src for word in casefolded_words(src)}
-    counts, pairs = count_words(data.training_sources(COUNTED_PAIRS), vocabulary), len(data.corpus.train)
-    write_counts(file, counts, pairs=min(pairs, COUNTED_PAIRS), of=pairs)
+    sources, pairs = data.corpus.train.count_sources(COUNTED_PAIRS)
+    write_counts(file, TrainingWords(count_words(sources, vocabulary), pairs, of=len(data.corpus.train)))
 
 
 def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:

@@ -165,9 +165,14 @@ def assemble(
     selection, metrics = load_metrics(config)
     trainer = _build_trainer(config, parts, folder, selection, callbacks)
     corpus, tokenizer = parts["text"]()
-    dropout, with_tests = parts["tokenizer"].bpe_dropout, config["test"]
     data = TranslationData(
-        corpus, tokenizer, parts["batching"], bpe_dropout=dropout, with_tests=with_tests, resume=config["resume"]
+        corpus,
+        tokenizer,
+        parts["batching"],
+        bpe_dropout=parts["tokenizer"].bpe_dropout,
+        with_tests=config["test"],
+        limits=parts["model"].length_limits,
+        resume=config["resume"],
     )
     if corpus.train.is_mixture:
         trainer.callbacks.append(CountCorpora([part.text.name for part in corpus.train.texts]))

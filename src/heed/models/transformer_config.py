@@ -77,3 +77,8 @@ class TransformerConfig(ModelConfig):
     @property
     def width_multiple(self) -> int:
         return self.num_heads * (2 if self.positions.kind == "rotary" else 1)
+
+    @property
+    def length_limits(self) -> dict[str, tuple[float, float]]:
+        limit = self.positions.max_length
+        return {f"model.positions.max_length={limit}": (limit, limit)} if limit else {}
