@@ -1,6 +1,5 @@
 """Add noise and BPE-dropout to the training pairs, one pool at a time, in a separate process."""
 
-import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -21,6 +20,8 @@ GROWTH_PAIRS = 500
 """Pairs from which the growth of the number of tokens is estimated."""
 
 Pool = TypeVar("Pool")
+Limit = tuple[float, float, float]
+"""The most tokens of a source, of a target and of both."""
 
 
 class Sampler:
@@ -30,18 +31,10 @@ class Sampler:
         tokenizer: a BPE tokenizer, if ``rate`` is not 0.
         rate: probability of dropping a merge, in [0, 1).
         noises: the noise of each text, None for no noise.
-        limit: the most tokens of a source, of a target and of both, without tags and EOS. A pair whose sample exceeds
-            it is used without noise and dropout.
+        limit: of sampled pairs, without tags and EOS. A pair whose sample exceeds it keeps its own ids.
     """
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        rate: float,
-        noises: Sequence[Noise | None],
-        *,
-        limit: Sequence[float] = (math.inf,) * 3,
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[Noise | None], limit: Limit) -> None:
         self.tokenizer, self.rate, self.noises, self.limit = tokenizer, rate, noises, limit
         self._process: ProcessPoolExecutor | None = None
 
@@ -60,12 +53,11 @@ class Sampler:
             HeedError: if the process was killed.
         """
         self._process = self._process or start_pool(1)
-        draw = partial(_draw, self.tokenizer.models, self.rate, self.noises, self.limit)
-        submit = self._process.submit
-        drawing = ((pool, submit(draw, seed, pairs, texts)) for pool, seed, pairs, texts in pools)
+        draw, submit = partial(_draw, self.tokenizer.models, self.rate, self.noises), self._process.submit
+        drawing = ((pool, pairs, submit(draw, seed, pairs, texts)) for pool, seed, pairs, texts in pools)
         try:
-            for pool, drawn in ahead(drawing, 1):
-                yield pool, drawn.result()
+            for pool, pairs, drawn in ahead(drawing, 1):
+                yield pool, within(self.limit, drawn.result(), pairs)
         except BrokenProcessPool as error:
             raise HeedError(
                 "The process that draws noise and random segmentations was killed, probably for lack of memory: resume "
@@ -118,7 +110,7 @@ def with_noise(noises: Sequence[Noise | None], tokenizer: Tokenizer, pairs: Pair
     return replace(pairs, src=id_lists(sources))
 
 
-def within(limit: Sequence[float], drawn: Pairs, pairs: Pairs) -> Pairs:
+def within(limit: Limit, drawn: Pairs, pairs: Pairs) -> Pairs:
     """Return the drawn pairs, but the original of each one that exceeds the limit."""
     fits = (pair_lengths(drawn.src_lengths, drawn.tgt_lengths) <= limit).all(axis=1)
     if fits.all():
@@ -138,14 +130,9 @@ def _load(models: tuple[bytes, ...], rate: float) -> tuple[Tokenizer, Sequence[B
 
 
 def _draw(
-    models: tuple[bytes, ...],
-    rate: float,
-    noises: Sequence[Noise | None],
-    limit: Sequence[float],
-    seed: str,
-    pairs: Pairs,
-    texts: IntArray,
+    models: tuple[bytes, ...], rate: float, noises: Sequence[Noise | None], seed: str, pairs: Pairs, texts: IntArray
 ) -> Pairs:
     tokenizer, dropout = _load(models, rate)
-    noisy = with_noise(noises, tokenizer, pairs, texts, seed) if any(noises) else pairs
-    return within(limit, segment(dropout, noisy, seed), pairs)
+    if any(noises):
+        pairs = with_noise(noises, tokenizer, pairs, texts, seed)
+    return segment(dropout, pairs, seed)

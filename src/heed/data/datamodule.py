@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from heed.data.augmentation import GROWTH_PAIRS, Sampler
+from heed.data.augmentation import GROWTH_PAIRS, Limit, Sampler
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
 from heed.data.mixture import MixtureOrder, frame_counts
@@ -27,10 +26,8 @@ from heed.progress import print_line
 
 STEPS_AHEAD = 3
 """Training steps that are prepared in advance."""
-ROWS_READ = 10_000
-"""Training pairs in memory at a time when all of them are read."""
-Limits = Mapping[str, tuple[float, float, float]]
-"""The most tokens of a source, of a target and of both, with tags and EOS, by the option that sets them."""
+Limits = dict[str, Limit]
+"""Limits of pairs with tags and EOS, by the option that sets them."""
 
 
 @dataclass(frozen=True)
@@ -129,21 +126,20 @@ class TranslationData(L.LightningDataModule):
             for name, (text, direction) in sets.items()
         }
         """Token ids of ``texts``, with tags."""
-        by_model = {option: (*limit, math.inf) for option, limit in limits.items()}
-        self._check_evaluation(by_model)
         self.train = TrainingPairs([*_views(corpus, tokenizer)])
         if any(view.swapped for view in self.train.views) and not tokenizer.joint:
             raise HeedError("data.both_directions needs one vocabulary for both languages: set tokenizer.joint=true.")
-        longest = np.max([view.longest for view in self.train.views], axis=0)
-        self.longest: tuple[int, int] = tuple(longest[:2].tolist())
+        self.longest: tuple[int, int] = tuple(np.max([view.longest[:2] for view in self.train.views], axis=0).tolist())
         """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
-        planned = (math.inf, math.inf, planner.max_pair)
-        self._check_training(longest, by_model | {f"batching.device_tokens={planner.max_pair}": planned})
+        of_model: Limits = {option: (*limit, math.inf) for option, limit in limits.items()}
+        of_training = of_model | {f"batching.device_tokens={planner.max_pair}": (math.inf, math.inf, planner.max_pair)}
+        self._check_evaluation(of_model)
+        self._check_training(of_training)
         tags = max(len(view.tags) for view in self.train.views)
-        limit = np.min([planned, *by_model.values()], axis=0) - (tags + 1, 1, tags + 2)
+        limit = np.min([*of_training.values()], axis=0) - (tags + 1, 1, tags + 2)
         noises = [part.text.noise for part in corpus.train.texts]
         sampled = bpe_dropout or any(noises)
-        self.sampler = Sampler(tokenizer, bpe_dropout, noises, limit=limit.tolist()) if sampled else None
+        self.sampler = Sampler(tokenizer, bpe_dropout, noises, tuple(limit.tolist())) if sampled else None
         count = min(GROWTH_PAIRS, len(self.train))  # evenly, because texts and directions grow differently
         sample = self.train.read(np.arange(count) * len(self.train) // count)
         self.growth = self.sampler.growth(sample) if self.sampler else 1.0
@@ -261,42 +257,25 @@ class TranslationData(L.LightningDataModule):
                 yield pool._replace(epoch=epoch, is_last=pool.stop >= end), order.read(pool.first, pool.stop)
             epoch, start = epoch + 1, 0
 
-    def _check_training(self, longest: IntArray, limits: Limits) -> None:
-        """Raise a HeedError if a training pair without noise and dropout exceeds a limit; see `View.longest`."""
-        for (option, limit), view in product(limits.items(), self.train.views):
-            part, alone = self.corpus.train.texts[view.text], TrainingPairs([view])
-            for first in range(0, len(alone) if (view.longest > limit).any() else 0, ROWS_READ):
-                pairs = alone.read(np.arange(first, min(first + ROWS_READ, len(alone))))
-                for row, lengths in self._beyond(limit, alone.tagged(pairs)):
-                    name, line = f"data.train.{part.text.name}".rstrip("."), part.clean.lines()[first + row] + 1
-                    raise HeedError(
-                        f"{name}, sentence pair {line:,}: {lengths}, more than {option}. Set it to "
-                        f"{longest[longest > limit].max()} or more (EOS counts), or drop long pairs with "
-                        "data.cleaning.max_chars."
-                    )
+    def _check_training(self, limits: Limits) -> None:
+        """Raise a HeedError if a pair exceeds a limit without noise and BPE-dropout."""
+        for view in self.train.views:
+            if any((view.longest > limit).any() for limit in limits.values()):
+                part = self.corpus.train.texts[view.text]
+                where, otherwise = f"data.train.{part.text.name}".rstrip("."), "drop it (data.cleaning.max_chars)"
+                _check_lengths(view.lengths(), limits, where, part.clean.lines(), otherwise)
 
     def _check_evaluation(self, limits: Limits) -> None:
-        """Raise a HeedError if an evaluation sentence exceeds the model's limits or ``max_eval_tokens``.
+        """Raise a HeedError if a pair exceeds a limit or, without EOS, ``max_eval_tokens``.
 
         Time and memory of attention grow with the square of the length, and evaluation sets are not cleaned.
         """
         if (most := self.corpus.max_eval_tokens) is not None:
             limits = {f"data.max_eval_tokens={most:,}": (most + 1, most + 1, math.inf), **limits}
-        for (option, limit), (name, pairs) in product(limits.items(), self.encoded.items()):
-            for row, lengths in self._beyond(limit, pairs):
-                split = f"data.{name.replace('-', '.', 1)}" if name in self.validated else f"The test set {name!r}"
-                raise HeedError(
-                    f"{split}, sentence pair {row + 1:,}: {lengths}, more than {option}. Split it into sentences, or "
-                    "raise the limit if time and memory allow."
-                )
-
-    def _beyond(self, limit: Sequence[float], pairs: Pairs) -> Iterator[tuple[int, str]]:
-        """Yield the index of each pair that exceeds a limit, which counts EOS, with its lengths and its first words."""
-        lengths = pair_lengths(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
-        for row in np.flatnonzero((lengths > limit).any(axis=1)).tolist():
-            (source,) = self.tokenizer.decode_src([pairs.src[row].as_py()])
-            src, tgt, _ = lengths[row] - 1
-            yield row, f"{src:,} source and {tgt:,} target tokens ({source[:40]!r} …)"
+        for name, pairs in self.encoded.items():
+            where = f"data.{name.replace('-', '.', 1)}" if name in self.validated else f"The test set {name!r}"
+            lengths = pair_lengths(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
+            _check_lengths(lengths, limits, where, pairs.rows, "split it into sentences")
 
     def _evaluation_dataloader(self, name: str) -> DataLoader[Batch]:
         """Return this process's batches of an evaluation set, each of pairs of similar length.
@@ -318,6 +297,17 @@ class TranslationData(L.LightningDataModule):
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+
+def _check_lengths(lengths: IntArray, limits: Limits, where: str, lines: IntArray, otherwise: str) -> None:
+    """Raise a HeedError that names the first pair whose lengths, with EOS, exceed a limit."""
+    for option, limit in limits.items():
+        for row in np.flatnonzero((lengths > limit).any(axis=1)).tolist():
+            src, tgt, _ = lengths[row] - 1
+            raise HeedError(
+                f"{where}, sentence pair {lines[row] + 1:,}: {src:,} source and {tgt:,} target tokens and EOS, more "
+                f"than {option}: set it to {lengths[lengths > limit].max()} or more, or {otherwise}."
+            )
 
 
 def _views(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[View]:
