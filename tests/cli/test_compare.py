@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 import heed
 from heed.cli import main
-from heed.evaluation.buckets import WORD_COUNTS, TrainingWords, count_words, write_counts
+from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.metrics import METRICS
 from heed.evaluation.scores import SystemOutput
 from heed.evaluation.words import casefolded_words
@@ -56,8 +55,8 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         for suffix, column in lines.items():
             (run / "translations" / f"test.{suffix}").write_text("".join(f"{line}\n" for line in column))
         vocabulary = {word for src in lines["src"] for word in casefolded_words(src)}
-        counts = count_words(Counter(example.src for example in EXAMPLES["train"]), vocabulary)
-        write_counts(run / "translations" / WORD_COUNTS, TrainingWords(counts, pairs=200, of=200))
+        counts = count_words((example.src for example in EXAMPLES["train"]), vocabulary)
+        write_counts(run / "translations" / WORD_COUNTS, counts)
         facts = {
             "name": name,
             "model": "rnn",

@@ -28,7 +28,7 @@ def test_the_first_common_split_is_read(tmp_path: Path) -> None:
     second = write_run(tmp_path / "b", splits=("long", "news"))
     test_set, sides = read_sides([("a", [first]), ("b", [second])], None)
     assert (test_set.split, test_set.sources, test_set.references) == ("news", LINES["src"], LINES["ref"])
-    assert (test_set.tags, test_set.training_words) == (None, None)
+    assert (test_set.tags, test_set.word_counts) == (None, None)
     assert [side.runs[0].translations for side in sides] == [LINES["hyp"]] * 2
     assert not sides[0].runs[0].has_model
     assert read_sides([("a", [first]), ("b", [second])], "long")[0].split == "long"

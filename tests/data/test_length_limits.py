@@ -32,7 +32,7 @@ Ids = tuple[tuple[int, ...], tuple[int, ...]]
 
 def build(
     cache: Path,
-    limits: Mapping[str, tuple[float, float]],
+    limits: Mapping[str, tuple[float, float, float]],
     *,
     device_tokens: int = 10_000,
     bpe_dropout: float = 0.0,
@@ -87,11 +87,15 @@ def test_no_drawn_pair_exceeds_a_limit(kind: str, random: dict[str, Any], tmp_pa
     # Some samples fit, and others do not.
     src, tgt, pair = np.maximum(lengths(plain).max(0), np.median(lengths(free), axis=0)).astype(int).tolist()
     assert lengths(free)[:, 0].max() > src
-    most = {"max_length": (src, max(src, tgt)), "max_source": (src, math.inf), "device_tokens": (math.inf, math.inf)}
+    most = {
+        "max_length": (src, max(src, tgt), math.inf),
+        "max_source": (src, *FREE[1:]),
+        "device_tokens": (*FREE[1:], pair),
+    }
     limits = {} if kind == "device_tokens" else {kind: most[kind]}
     options: dict[str, Any] = {"both": both, **random} | ({} if limits else {"device_tokens": pair})
     found = drawn(build(tmp_path, limits, **options), 40)
-    assert (lengths(found) <= (*most[kind], math.inf if limits else pair)).all()
+    assert (lengths(found) <= most[kind]).all()
     unsampled = {row: ids for (_, row), ids in plain.items()}
     is_sampled = {ids != unsampled[row] for (_, row), ids in found.items() if row in unsampled}
     assert is_sampled == {True, False}
@@ -121,7 +125,7 @@ def test_a_training_pair_that_is_too_long_is_refused_with_its_line(side: str, bo
     longest = int(of_side.max())
 
     def start(most: int) -> TranslationData:
-        limit = {"source": (most, math.inf), "target": (math.inf, most), "pair": (math.inf, math.inf)}[side]
+        limit = {"source": (most, *FREE[1:]), "target": (math.inf, most, math.inf), "pair": FREE}[side]
         device_tokens = most if side == "pair" else 10_000
         short = ParallelText(["a"], ["b"])
         return build(tmp_path, {"limit": limit}, device_tokens=device_tokens, both=both, held_out=short)
@@ -138,4 +142,4 @@ def test_a_training_pair_that_is_too_long_is_refused_with_its_line(side: str, bo
 def test_an_evaluation_sentence_that_the_model_cannot_read_is_refused(tmp_path: Path) -> None:
     long = ParallelText(["a dog", "the dog " * 30], ["ein Hund", "der Hund"])
     with pytest.raises(HeedError, match=r"data\.valid, sentence pair 2: .*more than max_source=40: .* split it"):
-        build(tmp_path, {"max_source=40": (40, math.inf)}, held_out=long)
+        build(tmp_path, {"max_source=40": (40, *FREE[1:])}, held_out=long)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heed.errors import HeedError
-from heed.evaluation.buckets import TrainingWords, bucketings, count_words, read_counts, write_counts
+from heed.evaluation.buckets import bucketings, count_words, read_counts, write_counts
 
 SOURCES = ["The dog sleeps.", "A zyx and a qux saw Anna's dog!", "", "dog " * 12]
 
@@ -15,7 +15,7 @@ SOURCES = ["The dog sleeps.", "A zyx and a qux saw Anna's dog!", "", "dog " * 12
 def test_buckets_by_hand() -> None:
     counts = {"the": 5000, "dog": 9, "sleeps": 10, "a": 100, "and": 100, "saw": 1, "anna's": 3, "zyx": 0}
     references = ["Der Hund schläft.", "Zyx und qux sahen Annas dog.", "", "dog dog dog Hund dog"]
-    found = bucketings(SOURCES, references, tags=["b", "a", "b", "b"], training_words=TrainingWords(counts, 9, 9))
+    found = bucketings(SOURCES, references, tags=["b", "a", "b", "b"], word_counts=counts)
     assert {bucketing.title: bucketing.buckets for bucketing in found} == {
         "Source length": {"0–9": [0, 1, 2], "10–19": [3]},
         "Phenomenon": {"a": [1], "b": [0, 2, 3]},
@@ -33,19 +33,10 @@ def test_every_sentence_is_in_one_length_bucket(sources: list[str]) -> None:
 
 
 def test_word_counts_are_read_back(tmp_path: Path) -> None:
-    counts = count_words({"The": 1, "dog, the cat.": 1, "A dog": 3}, {"dog", "the", "größe"})
-    assert counts == {"dog": 4, "größe": 0, "the": 2}
-    words = TrainingWords(counts, 4, 10)
-    write_counts(tmp_path / "counts.tsv", words)
-    assert read_counts(tmp_path / "counts.tsv") == words
-    (tmp_path / "counts.tsv").write_text("2\t10\ndog\n")
+    counts = count_words(["The dog, the cat.", "A dog"], {"dog", "the", "größe"})
+    assert counts == {"dog": 2, "größe": 0, "the": 2}
+    write_counts(tmp_path / "counts.tsv", counts)
+    assert read_counts(tmp_path / "counts.tsv") == counts
+    (tmp_path / "counts.tsv").write_text("the\t10\ndog\n")
     with pytest.raises(HeedError, match=r"counts\.tsv is damaged"):
         read_counts(tmp_path / "counts.tsv")
-
-
-@pytest.mark.parametrize(("pairs", "text"), [(3_000_000, "the training data"),
-                                             (1_000_000, "1,000,000 of 3,000,000 training pairs")])  # fmt: skip
-def test_a_sample_is_called_a_sample(pairs: int, text: str) -> None:
-    notes = {b.title: b.note for b in bucketings(SOURCES, SOURCES, training_words=TrainingWords({}, pairs, 3_000_000))}
-    assert notes["Rare words"] == f"how often the rarest source word occurs in {text}"
-    assert notes["Unknown words"] == f"source words that do not occur in {text}"

@@ -376,7 +376,7 @@ def test_the_configuration_knows_the_longest_source_and_target(config: ModelConf
     src, tgt = (int(min(length, 20)) for length in (src, tgt))
     run(src, tgt)
     assert model.max_target_length in (None, tgt)
-    for option, (most_src, most_tgt) in config.length_limits.items():
+    for option, (most_src, most_tgt, _) in config.length_limits.items():
         assert option.startswith("model.")
         for too_long in ((src + 1, tgt), (src, tgt + 1)):
             if too_long[0] > most_src or too_long[1] > most_tgt:

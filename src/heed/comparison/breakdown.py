@@ -68,8 +68,7 @@ def bucketing_reports(test_set: TestSet, statistics: Sequence[SideStatistics]) -
         return spread(resample([run[rows] for run in side[name]], METRICS[name], resamples=BUCKET_RESAMPLES))
 
     reports = []
-    words = test_set.training_words
-    found = bucketings(test_set.sources, test_set.references, tags=test_set.tags, training_words=words)
+    found = bucketings(test_set.sources, test_set.references, tags=test_set.tags, word_counts=test_set.word_counts)
     for each in (bucketing for bucketing in found if len(bucketing.buckets) > 1):
         buckets = [
             BucketReport(label, len(rows), {name: [score(rows, side, name) for side in statistics] for name in METRICS})

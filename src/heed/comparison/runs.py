@@ -12,7 +12,7 @@ import numpy as np
 
 from heed.directions import Direction
 from heed.errors import HeedError
-from heed.evaluation.buckets import WORD_COUNTS, TrainingWords, read_counts
+from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.evaluation.scores import SystemOutput
 from heed.inference.loading import load
 from heed.inference.translator import Translator
@@ -79,7 +79,7 @@ class TestSet:
     references: list[str]
     tags: list[str] | None
     """The phenomenon of each sentence, if the corpus is annotated."""
-    training_words: TrainingWords | None
+    word_counts: Mapping[str, int] | None
     """Training counts of the source words; None if the first run does not record them."""
     direction: Direction
 
@@ -189,7 +189,7 @@ def _read_test_set(path: Path, split: str, direction: Direction) -> TestSet:
     if not sources:
         raise HeedError(f"{path} has an empty {split} set: choose another one with --split.")
     references = _read_lines(path, split, "ref", count=len(sources))
-    tags, training_words = None, None
+    tags, word_counts = None, None
     if (path / "translations" / f"{split}.meta.jsonl").is_file():
         metas = _read_lines(path, split, "meta.jsonl", count=len(sources))
         try:
@@ -197,8 +197,8 @@ def _read_test_set(path: Path, split: str, direction: Direction) -> TestSet:
         except (ValueError, AttributeError, RecursionError) as error:
             raise HeedError(f"{path / 'translations' / split}.meta.jsonl is damaged: copy it again.") from error
     if (path / "translations" / WORD_COUNTS).is_file():
-        training_words = read_counts(path / "translations" / WORD_COUNTS)
-    return TestSet(split, sources, references, tags, training_words, direction)
+        word_counts = read_counts(path / "translations" / WORD_COUNTS)
+    return TestSet(split, sources, references, tags, word_counts, direction)
 
 
 def _read_run(path: Path, results: Mapping[str, Any], test_set: TestSet, first: Path) -> Run:

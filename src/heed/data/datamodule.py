@@ -26,7 +26,7 @@ from heed.progress import print_line
 
 STEPS_AHEAD = 3
 """Training steps that are prepared in advance."""
-Limits = dict[str, Limit]
+Limits = Mapping[str, Limit]
 """Limits of pairs with tags and EOS, by the option that sets them."""
 
 
@@ -83,7 +83,7 @@ class TranslationData(L.LightningDataModule):
         bpe_dropout: rate of BPE-dropout in the training text, in [0, 1). The segmentation is a function of the
             planner's seed, the epoch and the pair. 0: no dropout.
         with_tests: load the test sets too.
-        limits: the most source and target positions of the model, by the option that limits them (`ModelConfig`).
+        limits: of the model, see `ModelConfig.length_limits`.
         resume: refuse a checkpoint that was trained on other text.
 
     Raises:
@@ -99,7 +99,7 @@ class TranslationData(L.LightningDataModule):
         *,
         bpe_dropout: UnitInterval,
         with_tests: bool,
-        limits: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+        limits: Limits = MappingProxyType({}),
         resume: bool = False,
     ) -> None:
         super().__init__()
@@ -131,17 +131,14 @@ class TranslationData(L.LightningDataModule):
             raise HeedError("data.both_directions needs one vocabulary for both languages: set tokenizer.joint=true.")
         self.longest: tuple[int, int] = tuple(np.max([view.longest[:2] for view in self.train.views], axis=0).tolist())
         """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
-        of_model: Limits = {option: (*limit, math.inf) for option, limit in limits.items()}
-        of_training = of_model | {f"batching.device_tokens={planner.max_pair}": (math.inf, math.inf, planner.max_pair)}
-        self._check_evaluation(of_model)
-        self._check_training(of_training)
+        of_training = {**limits, f"batching.device_tokens={planner.max_pair}": (math.inf, math.inf, planner.max_pair)}
+        self._check_lengths(limits, of_training)
         tags = max(len(view.tags) for view in self.train.views)
-        limit = np.min([*of_training.values()], axis=0) - (tags + 1, 1, tags + 2)
+        limit = tuple((np.min([*of_training.values()], axis=0) - (tags + 1, 1, tags + 2)).tolist())
         noises = [part.text.noise for part in corpus.train.texts]
-        sampled = bpe_dropout or any(noises)
-        self.sampler = Sampler(tokenizer, bpe_dropout, noises, tuple(limit.tolist())) if sampled else None
-        count = min(GROWTH_PAIRS, len(self.train))  # evenly, because texts and directions grow differently
-        sample = self.train.read(np.arange(count) * len(self.train) // count)
+        self.sampler = Sampler(tokenizer, bpe_dropout, noises, limit) if bpe_dropout or any(noises) else None
+        sampled = min(GROWTH_PAIRS, len(self.train))  # evenly, because texts and directions grow differently
+        sample = self.train.read(np.arange(sampled) * len(self.train) // sampled)
         self.growth = self.sampler.growth(sample) if self.sampler else 1.0
         """Target tokens with BPE-dropout divided by those without it."""
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
@@ -257,25 +254,22 @@ class TranslationData(L.LightningDataModule):
                 yield pool._replace(epoch=epoch, is_last=pool.stop >= end), order.read(pool.first, pool.stop)
             epoch, start = epoch + 1, 0
 
-    def _check_training(self, limits: Limits) -> None:
-        """Raise a HeedError if a pair exceeds a limit without noise and BPE-dropout."""
-        for view in self.train.views:
-            if any((view.longest > limit).any() for limit in limits.values()):
-                part = self.corpus.train.texts[view.text]
-                where, otherwise = f"data.train.{part.text.name}".rstrip("."), "drop it (data.cleaning.max_chars)"
-                _check_lengths(view.lengths(), limits, where, part.clean.lines(), otherwise)
-
-    def _check_evaluation(self, limits: Limits) -> None:
-        """Raise a HeedError if a pair exceeds a limit or, without EOS, ``max_eval_tokens``.
+    def _check_lengths(self, limits: Limits, of_training: Limits) -> None:
+        """Raise a HeedError if a pair is too long, in training without noise and BPE-dropout.
 
         Time and memory of attention grow with the square of the length, and evaluation sets are not cleaned.
         """
-        if (most := self.corpus.max_eval_tokens) is not None:
+        for view in self.train.views:
+            if any((view.longest > limit).any() for limit in of_training.values()):
+                part = self.corpus.train.texts[view.text]
+                where, otherwise = f"data.train.{part.text.name}".rstrip("."), "drop it (data.cleaning.max_chars)"
+                _check_limits(view.lengths(), of_training, where, part.clean.lines(), otherwise)
+        if (most := self.corpus.max_eval_tokens) is not None:  # without EOS
             limits = {f"data.max_eval_tokens={most:,}": (most + 1, most + 1, math.inf), **limits}
         for name, pairs in self.encoded.items():
             where = f"data.{name.replace('-', '.', 1)}" if name in self.validated else f"The test set {name!r}"
             lengths = pair_lengths(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
-            _check_lengths(lengths, limits, where, pairs.rows, "split it into sentences")
+            _check_limits(lengths, limits, where, pairs.rows, "split it into sentences")
 
     def _evaluation_dataloader(self, name: str) -> DataLoader[Batch]:
         """Return this process's batches of an evaluation set, each of pairs of similar length.
@@ -299,7 +293,7 @@ class TranslationData(L.LightningDataModule):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
-def _check_lengths(lengths: IntArray, limits: Limits, where: str, lines: IntArray, otherwise: str) -> None:
+def _check_limits(lengths: IntArray, limits: Limits, where: str, lines: IntArray, otherwise: str) -> None:
     """Raise a HeedError that names the first pair whose lengths, with EOS, exceed a limit."""
     for option, limit in limits.items():
         for row in np.flatnonzero((lengths > limit).any(axis=1)).tolist():

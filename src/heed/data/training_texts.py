@@ -2,17 +2,21 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
+from heed.data.preparation.clean_text import CleanText
 from heed.data.preparation.prepared_text import PreparedText
 from heed.data.preparation.workers import Workers
 from heed.data.text import WordCounts
 from heed.directions import Direction
+from heed.progress import track
 
 Result = TypeVar("Result")
+Count = Callable[[list[str]], Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -73,28 +77,30 @@ class TrainingTexts:
         A mixture is sampled in proportion to the weights. For a large text the function runs in a worker process, so
         that its memory is freed.
         """
-        counts = WordCounts()
+        weights, counts = self.weights, WordCounts()
         with self._workers() as workers:
-            for part, weight in zip(self.texts, self.weights, strict=True):
-                counts.update(part.count_words(max(1, round(at_most * weight / sum(self.weights))), workers))
+            for part, weight in zip(self.texts, weights, strict=True):
+                counts.update(part.count_words(max(1, round(at_most * weight / sum(weights))), workers))
             (result,) = workers.map([partial(function, counts)])
             return result
 
-    def count_sources(self, at_most: int) -> tuple[Counter[str], int]:
-        """Count the words in the sources of a sample of about ``at_most`` pairs, in all their directions.
-
-        Returns:
-            The counts of the words, separated by spaces and tabs, and the number of pairs. Each text has the share of
-            the sample that it has of all pairs.
-        """
-        counts, pairs = Counter[str](), 0
+    def count_in_sources(self, count: Count) -> Counter[str]:
+        """Return the sum of the counts of a function over the sources of all pairs, in all their directions."""
+        tasks = [
+            partial(_count_in_block, part.clean.folder, number, len(part.directions), count)
+            for part in self.texts
+            for number in part.clean.blocks
+        ]
+        total = Counter[str]()
         with self._workers() as workers:
-            for part in self.texts:
-                words = part.count_words(max(1, round(at_most * len(part) / len(self))), workers)
-                pairs += words.pairs
-                for side in (words.src, words.tgt)[: len(part.directions)]:
-                    counts.update(side)
-        return counts, pairs
+            for counts in workers.map(track(tasks, "Counting words", unit="blocks")):
+                total.update(counts)
+        return total
 
     def _workers(self) -> Workers:
         return Workers(max(part.preparation.workers_for(part.clean.report.chars) for part in self.texts))
+
+
+def _count_in_block(text: Path, number: int, sides: int, count: Count) -> Mapping[str, int]:
+    block, _ = CleanText(text).read(number)
+    return count([*block.src, *block.tgt][: sides * len(block)])

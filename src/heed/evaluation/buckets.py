@@ -2,11 +2,10 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from heed.errors import HeedError
 from heed.evaluation.words import casefolded_words
@@ -28,25 +27,10 @@ class Bucketing:
     """Indices of the sentences in each bucket, by label. No bucket is empty."""
 
 
-class TrainingWords(NamedTuple):
-    """How often words occur in the sources of ``pairs`` out of ``of`` training pairs."""
-
-    counts: Mapping[str, int]
-    pairs: int
-    of: int
-
-    def __str__(self) -> str:
-        return "the training data" if self.pairs == self.of else f"{self.pairs:,} of {self.of:,} training pairs"
-
-
-def count_words(texts: Mapping[str, int], vocabulary: set[str]) -> dict[str, int]:
-    """Count how often each word of ``vocabulary`` occurs in texts, given the number of occurrences of each text."""
-    counts = dict.fromkeys(sorted(vocabulary), 0)
-    for text, number in texts.items():
-        for word in casefolded_words(text):
-            if word in vocabulary:
-                counts[word] += number
-    return counts
+def count_words(lines: Iterable[str], vocabulary: set[str]) -> dict[str, int]:
+    """Count how often each word of ``vocabulary`` occurs in the lines."""
+    counts = Counter(word for line in lines for word in casefolded_words(line) if word in vocabulary)
+    return {word: counts[word] for word in sorted(vocabulary)}
 
 
 def bucketings(
@@ -54,25 +38,25 @@ def bucketings(
     references: Sequence[str],
     *,
     tags: Sequence[str] | None = None,
-    training_words: TrainingWords | None = None,
+    word_counts: Mapping[str, int] | None = None,
 ) -> list[Bucketing]:
     """Partition sentences by source length, phenomenon, rare, unknown and copied words.
 
     Args:
         tags: the phenomenon of each sentence, if known.
-        training_words: counts of the source words, if known. The partition by rarest word omits sentences without
-            words.
+        word_counts: training counts of the source words, if known. The partition by rarest word omits sentences
+            without words.
     """
     words = [casefolded_words(source) for source in sources]
     found = [_group_by_number("Source length", "words in the source", [len(own) for own in words], LENGTHS)]
     if tags:
         buckets = {tag: [i for i, own in enumerate(tags) if own == tag] for tag in sorted({*tags})}
         found.append(Bucketing("Phenomenon", "tag", buckets))
-    if training_words is not None:
-        counts = [[training_words.counts.get(word, 0) for word in own] for own in words]
-        note = f"how often the rarest source word occurs in {training_words}"
+    if word_counts is not None:
+        counts = [[word_counts.get(word, 0) for word in own] for own in words]
+        note = "how often the rarest source word occurs in the training data"
         found.append(_group_by_number("Rare words", note, [min(own, default=None) for own in counts], FREQUENCIES))
-        note = f"source words that do not occur in {training_words}"
+        note = "source words that do not occur in the training data"
         found.append(_group_by_number("Unknown words", note, [own.count(0) for own in counts], NUMBERS))
     copied = [
         (Counter(own) & Counter(casefolded_words(reference))).total()
@@ -99,17 +83,15 @@ WORD_COUNTS = "word_counts.tsv"
 """File in a run's translations folder: training counts of the source words of the evaluated sentences."""
 
 
-def write_counts(path: Path, words: TrainingWords) -> None:
-    """Write the two numbers of pairs in a line, then one word and its count a line."""
-    lines = [f"{words.pairs}\t{words.of}", *(f"{word}\t{count}" for word, count in words.counts.items())]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def write_counts(path: Path, counts: Mapping[str, int]) -> None:
+    """Write one word and its count a line."""
+    path.write_text("".join(f"{word}\t{count}\n" for word, count in counts.items()), encoding="utf-8")
 
 
-def read_counts(path: Path) -> TrainingWords:
-    """Return what `write_counts` wrote; raise a HeedError if it is damaged."""
+def read_counts(path: Path) -> dict[str, int]:
+    """Return the counts that `write_counts` wrote; raise a HeedError if they are damaged."""
     try:
-        head, *lines = path.read_bytes().decode().split("\n")[:-1]
-        pairs, of = map(int, head.split("\t"))
-        return TrainingWords({word: int(count) for word, count in (line.split("\t") for line in lines)}, pairs, of)
+        lines = path.read_bytes().decode().split("\n")[:-1]
+        return {word: int(count) for word, count in (line.split("\t") for line in lines)}
     except ValueError as error:
         raise HeedError(f"{path} is damaged: copy it again from its run.") from error

@@ -139,6 +139,6 @@ class RNNConfig(ModelConfig):
         return 2 if self.bidirectional else 1
 
     @property
-    def length_limits(self) -> dict[str, tuple[float, float]]:
+    def length_limits(self) -> dict[str, tuple[float, float, float]]:
         limit = self.attention.max_source
-        return {f"model.attention.max_source={limit}": (limit, inf)} if limit else {}
+        return {f"model.attention.max_source={limit}": (limit, inf, inf)} if limit else {}

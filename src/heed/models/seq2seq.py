@@ -131,8 +131,8 @@ class ModelConfig(ABC):
         """``d_model``, the width of the states in all families, must be a multiple of this."""
 
     @property
-    def length_limits(self) -> dict[str, tuple[float, float]]:
-        """The most source and target positions, with EOS or BOS, by the option that limits them, with its value."""
+    def length_limits(self) -> dict[str, tuple[float, float, float]]:
+        """The most source and target positions, and both together, by the option that limits them, with its value."""
         return {}
 
     def to_plain(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar, Literal
 
 from heed.layers.attention import PRODUCTS, CrossAttentionConfig, SelfAttentionConfig
@@ -79,6 +80,6 @@ class TransformerConfig(ModelConfig):
         return self.num_heads * (2 if self.positions.kind == "rotary" else 1)
 
     @property
-    def length_limits(self) -> dict[str, tuple[float, float]]:
+    def length_limits(self) -> dict[str, tuple[float, float, float]]:
         limit = self.positions.max_length
-        return {f"model.positions.max_length={limit}": (limit, limit)} if limit else {}
+        return {f"model.positions.max_length={limit}": (limit, limit, inf)} if limit else {}

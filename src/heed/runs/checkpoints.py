@@ -24,7 +24,7 @@ MIN_BLEU = 1.0
 """Below this, differences are random: a few matching words of a model that does not translate yet."""
 FORMAT_KEY = "heed_format"
 """The key of `CHECKPOINT_FORMAT` in a checkpoint."""
-CHECKPOINT_FORMAT = 3
+CHECKPOINT_FORMAT = 4
 """The only format that this version of heed writes and reads.
 
 Increase it when parameter names, the order of parameters in optimizer groups, or the state of a callback change.

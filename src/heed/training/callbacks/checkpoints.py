@@ -55,7 +55,6 @@ class Checkpoints(Checkpoint):
         return {"scores": self.scores}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        # A run that starts from another run's checkpoint has none of the files.
         self.scores = {step: s for step, s in state_dict["scores"].items() if self._path("best", step).exists()}
         self._restored = True
 
