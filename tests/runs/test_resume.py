@@ -14,7 +14,7 @@ from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.claim import create
 from heed.runs.config import read_config, write_config
 from heed.runs.folder import RunFolder
-from heed.runs.resume import check_resumable, newest_unfinished, starting_checkpoint
+from heed.runs.resume import adopt_checkpoint, check_resumable, newest_unfinished, starting_checkpoint
 
 NOW = "2026-11-23_12-00-00"
 
@@ -110,3 +110,13 @@ def test_a_checkpoint_of_another_tokenizer_or_optimizer_or_without_progress_is_r
     ):
         with pytest.raises(HeedError, match=f"^a.ckpt .*{message}"):
             check(**changes)
+
+
+@pytest.mark.parametrize(("is_mixture", "cursor"), [(False, (2, 7)), (True, (0, 57))])
+def test_a_new_run_does_not_inherit_the_best_validations(is_mixture: bool, cursor: tuple[int, int]) -> None:
+    callbacks = {"Checkpoints": {"scores": {}}, "EarlyStopping": {"waited": 3}, "Mine": {"steps": 4}}
+    data = {"epoch": 2, "step": 7, "digests": {}}
+    checkpoint = {"callbacks": callbacks, "TranslationData": data, "global_step": 57, "state_dict": {}}
+    adopt_checkpoint(checkpoint, is_mixture=is_mixture)
+    assert checkpoint["callbacks"] == {"Mine": {"steps": 4}}
+    assert (data["epoch"], data["step"]) == cursor

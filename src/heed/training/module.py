@@ -221,7 +221,7 @@ class TranslationModule(L.LightningModule):
     def on_train_start(self) -> None:
         self.training_began = True
         if (before := self.restored_lr) is not None:
-            peak, step = self.trainer.optimizers[0].param_groups[0]["initial_lr"], self.global_step
+            peak, step = self.trainer.optimizers[0].param_groups[0]["initial_lr"], self.trainer.global_step
             low, high = sorted([before, peak * self.lr_factor(step - 1)])
             if high > 1.099 * low:
                 print_line(

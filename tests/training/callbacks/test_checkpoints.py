@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from heed.runs.checkpoints import BUILT_IN, Selection, sign
+from heed.runs.checkpoints import BUILT_IN, CHECKPOINT_FORMAT, Selection, sign
 from heed.runs.records import read_csv
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
@@ -148,7 +148,7 @@ DAMAGES = {
     "no number of skipped steps": remove("skipped_steps"),
     "no format": remove("heed_format"),
     "an earlier format": replace("heed_format", value=1),
-    "a newer format": replace("heed_format", value=3),
+    "a newer format": replace("heed_format", value=CHECKPOINT_FORMAT + 1),
     "a format that is text": replace("heed_format", value="two"),
     "no version": remove("pytorch-lightning_version"),
     "a version that is not one": replace("pytorch-lightning_version", value="yesterday"),
