@@ -5,15 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
-from heed.data.preparation.clean_text import CleanText
 from heed.data.preparation.prepared_text import PreparedText
 from heed.data.preparation.workers import Workers
-from heed.data.text import WordCounts
+from heed.data.text import Block, WordCounts
 from heed.directions import Direction
-from heed.progress import track
 
 Result = TypeVar("Result")
 Count = Callable[[list[str]], Mapping[str, int]]
@@ -86,21 +83,17 @@ class TrainingTexts:
 
     def count_in_sources(self, count: Count) -> Counter[str]:
         """Return the sum of the counts of a function over the sources of all pairs, in all their directions."""
-        tasks = [
-            partial(_count_in_block, part.clean.folder, number, len(part.directions), count)
-            for part in self.texts
-            for number in part.clean.blocks
-        ]
         total = Counter[str]()
         with self._workers() as workers:
-            for counts in workers.map(track(tasks, "Counting words", unit="blocks")):
-                total.update(counts)
+            for part in self.texts:
+                counting = partial(_count_sources, count, len(part.directions))
+                for counts in part.map_blocks(counting, len(part), workers):
+                    total.update(counts)
         return total
 
     def _workers(self) -> Workers:
         return Workers(max(part.preparation.workers_for(part.clean.report.chars) for part in self.texts))
 
 
-def _count_in_block(text: Path, number: int, sides: int, count: Count) -> Mapping[str, int]:
-    block, _ = CleanText(text).read(number)
+def _count_sources(count: Count, sides: int, block: Block) -> Mapping[str, int]:
     return count([*block.src, *block.tgt][: sides * len(block)])
