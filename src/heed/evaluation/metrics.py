@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from heed.errors import HeedError, argument, first_line, require
-from heed.evaluation.scores import Metric, MetricScore, SystemOutput, base_language, bleu, bleu_of_tokens, chrf, ter
+from heed.evaluation.scores import Metric, MetricScore, SystemOutput, bleu, bleu_of_tokens, chrf, ter
 from heed.evaluation.symptoms import script
+from heed.languages import base_language
 from heed.options import did_you_mean
 
 LOWER_IS_BETTER = ("ter", "perplexity", "word-perplexity")

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heed.errors import HeedError, missing_package
+from heed.languages import base_language
 from heed.progress import announced
 
 if TYPE_CHECKING:
@@ -114,11 +115,6 @@ def sacrebleu_metrics(tgt_lang: str, *, lowercase: bool = False, tokenize: str |
 def default_tokenizer(tgt_lang: str) -> str:
     """Return the BLEU tokenizer of published scores for this target language."""
     return BLEU_TOKENIZERS.get(base_language(tgt_lang), "13a")
-
-
-def base_language(code: str) -> str:
-    """Return the language of a code without script and country."""
-    return code.lower().replace("_", "-").split("-")[0]
 
 
 def corpus_scores(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str) -> Scores:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heed.errors import HeedError
-from heed.inference.languages import language_name
 from heed.inference.translator import Translator
+from heed.languages import Language, find_language, language_name
 from heed.runs.folder import validation_files
 from heed.serve.errors import ApiError
 
@@ -48,15 +48,19 @@ class Models:
         if len(set(self.names)) < len(self.names):
             raise HeedError(f"Two models have the same name: {', '.join(self.names)}. Give each its own.")
         self.routes: list[Route] = []
+        spelled: dict[Language, str] = {}  # models may write one language in several ways
         for name, translator, _ in models:
             if {translator.src_lang, translator.tgt_lang} & {"", "und"}:
                 raise HeedError(f"The languages of {name} are unknown: set src_lang and tgt_lang in model/config.yaml.")
             for directed in map(translator.in_direction, translator.directions):
-                self.routes.append(Route(name, directed.src_lang, directed.tgt_lang, directed))
+                codes = (
+                    spelled.setdefault(Language.parse(code), code) for code in (directed.src_lang, directed.tgt_lang)
+                )
+                self.routes.append(Route(name, *codes, directed))
         self.samples: dict[str, list[str]] = {}
         """Sentences of each language, from all models."""
         for language, lines in chain.from_iterable(model.samples.items() for model in models):
-            self.samples.setdefault(language, []).extend(lines)
+            self.samples.setdefault(spelled[Language.parse(language)], []).extend(lines)
         self.sources = list(dict.fromkeys(route.source for route in self.routes))
         """The distinct source languages, in the order of the models."""
         self.languages = list(dict.fromkeys([*self.sources, *(route.target for route in self.routes)]))
@@ -67,12 +71,9 @@ class Models:
         return list(dict.fromkeys(route.target for route in self.routes if route.source == source))
 
     def find_language(self, code: str) -> str:
-        """Return the server's code that matches a code when case is ignored, or else when the region is dropped."""
-        known = {language.lower(): language for language in self.languages}
-        wanted = code.lower().replace("_", "-")
-        for candidate in (code.lower(), wanted, wanted.replace("-", "_"), wanted.partition("-")[0]):
-            if candidate in known:
-                return known[candidate]
+        """Return the server's code of a language, which a client may write in another standard."""
+        if found := find_language(code, self.languages):
+            return found
         raise ApiError(f"{code[:40]} is not supported: this server has {', '.join(self.languages)}.")
 
     def find(self, source: str, target: str, model: str | None = None) -> Route:

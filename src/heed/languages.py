@@ -1,0 +1,92 @@
+"""Language codes: their normal form, their English names, and the case mapping of each language."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from operator import eq
+from pathlib import Path
+from typing import NamedTuple
+
+_TABLE: Mapping[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_BASES = {other: base for base, (_, *others) in _TABLE.items() for other in others}
+
+CHINESE_SCRIPTS = {"CN": "Hans", "SG": "Hans", "HK": "Hant", "MO": "Hant", "TW": "Hant"}
+"""The script of Chinese by region: zh-TW is zh-Hant-TW."""
+
+DOTLESS_I = frozenset({"az", "crh", "gag", "tr"})
+"""Languages in which the lower case of I is ı, and the upper case of i is İ."""
+
+
+class Language(NamedTuple):
+    """A language, independent of the standard in which its code is written.
+
+    Args:
+        base: ISO 639-1 code if there is one (``de`` for deu and ger, ``zh`` for cmn), otherwise the code as given.
+        script: ISO 15924 code such as Hant, "" if the code has none.
+        region: ISO 3166 or UN M.49 code such as TW, "" if the code has none.
+    """
+
+    base: str
+    script: str = ""
+    region: str = ""
+
+    @classmethod
+    def parse(cls, code: str) -> "Language":
+        """Return the language of a code of ISO 639, FLORES (``zho_Hant``) or BCP 47 (``zh-Hant-TW``), in any case."""
+        base, *tags = code.replace("_", "-").split("-")
+        base = _BASES.get(base.lower(), base.lower())
+        script = next((tag.title() for tag in tags if re.fullmatch("[A-Za-z]{4}", tag)), "")
+        region = next((tag.upper() for tag in tags if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", tag)), "")
+        return cls(base, script or (CHINESE_SCRIPTS.get(region, "") if base == "zh" else ""), region)
+
+
+def base_language(code: str) -> str:
+    """Return the language of a code without script and region, in ISO 639-1 if possible."""
+    return Language.parse(code).base
+
+
+def is_same_language(code: str, other: str) -> bool:
+    """Return whether two codes mean the same language, with the same script and region."""
+    return Language.parse(code) == Language.parse(other)
+
+
+def find_language(wanted: str, codes: Iterable[str]) -> str | None:
+    """Return the code that means a language: itself, or the most similar one with no other script or region."""
+    language, found = Language.parse(wanted), [(code, Language.parse(code)) for code in codes]
+    fitting = [
+        (code, other)
+        for code, other in found
+        if language.base == other.base and all(not a or not b or a == b for a, b in zip(language, other, strict=True))
+    ]
+    closest = max(fitting, key=lambda each: (each[0] == wanted, *map(eq, each[1], language)), default=None)
+    return closest and closest[0]
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language, with its script or region if it has one; the code itself if unknown."""
+    base, separator, rest = code.replace("_", "-").partition("-")
+    name, *_ = _TABLE.get(base_language(base), [""])
+    if not name:
+        return code
+    return f"{name} ({rest})" if separator else name
+
+
+def lower(text: str, lang: str) -> str:
+    """Return the lower case of a text in a language, "" if unknown."""
+    return _dotless(text, lang).lower()
+
+
+def casefold(text: str, lang: str) -> str:
+    """Return a text in a language with all differences of case removed."""
+    return _dotless(text, lang).casefold()
+
+
+def upper(text: str, lang: str) -> str:
+    """Return the upper case of a text in a language, "" if unknown."""
+    return (text.replace("i", "İ") if base_language(lang) in DOTLESS_I else text).upper()
+
+
+def _dotless(text: str, lang: str) -> str:
+    if base_language(lang) not in DOTLESS_I:
+        return text
+    return text.replace("I\u0307", "i").replace("İ", "i").replace("I", "ı")
