@@ -17,6 +17,7 @@ from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.inference import model_folder
+from heed.languages import base_language
 from heed.launch.compose import Config
 from heed.launch.configuration import build_model_on, build_part
 from heed.models.seq2seq import ModelConfig
@@ -64,8 +65,8 @@ def compare_directions(parent: Path, directions: Sequence[Direction], *, joint: 
     config, _ = model_folder.read_config(model_folder.find(parent))
     before = config.get("directions") or [[config.get("src_lang", ""), config.get("tgt_lang", "")]]
     trained = [Direction(*pair) for pair in before]
-    known = {tuple(map(_base, pair)) for pair in trained}
-    new = [pair for pair in directions if tuple(map(_base, pair)) not in known]
+    known = {tuple(map(base_language, pair)) for pair in trained}
+    new = [pair for pair in directions if tuple(map(base_language, pair)) not in known]
     if not new or {"", "und"} & {*chain(*known, *new)}:  # unknown languages
         return
     fine_tunes = f"fine-tunes {', '.join(map(str, trained))} for {', '.join(map(str, new))}"
@@ -75,11 +76,6 @@ def compare_directions(parent: Path, directions: Sequence[Direction], *, joint: 
             "(data.reverse), or leave out init_from=."
         )
     print_line(f"init_from={parent} {fine_tunes}.")
-
-
-def _base(lang: str) -> str:
-    """Return the language of a code, without script and region."""
-    return re.split("[-_]", lang.lower())[0]
 
 
 def score_initial_weights(folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData) -> None:
