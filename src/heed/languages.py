@@ -24,20 +24,25 @@ class Language(NamedTuple):
         base: ISO 639-1 code if there is one (``de`` for deu and ger, ``zh`` for cmn), otherwise the code as given.
         script: ISO 15924 code such as Hant, "" if the code has none.
         region: ISO 3166 or UN M.49 code such as TW, "" if the code has none.
+        variant: other parts of the code, such as "simple" of ``de_simple``.
     """
 
     base: str
     script: str = ""
     region: str = ""
+    variant: str = ""
 
     @classmethod
     def parse(cls, code: str) -> "Language":
         """Return the language of a code of ISO 639, FLORES (``zho_Hant``) or BCP 47 (``zh-Hant-TW``), in any case."""
         base, *tags = code.replace("_", "-").split("-")
         base = _BASES.get(base.lower(), base.lower())
-        script = next((tag.title() for tag in tags if re.fullmatch("[A-Za-z]{4}", tag)), "")
-        region = next((tag.upper() for tag in tags if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", tag)), "")
-        return cls(base, script or (CHINESE_SCRIPTS.get(region, "") if base == "zh" else ""), region)
+        script = next((tag for tag in tags if re.fullmatch("[A-Za-z]{4}", tag)), "")
+        region = next((tag for tag in tags if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", tag)), "")
+        variant = "-".join(tag.lower() for tag in tags if tag not in (script, region))
+        if base == "zh" and not script:
+            script = CHINESE_SCRIPTS.get(region.upper(), "")
+        return cls(base, script.title(), region.upper(), variant)
 
 
 def base_language(code: str) -> str:
@@ -46,20 +51,19 @@ def base_language(code: str) -> str:
 
 
 def is_same_language(code: str, other: str) -> bool:
-    """Return whether two codes mean the same language, with the same script and region."""
+    """Return whether two codes mean the same language, with the same script, region and variant."""
     return Language.parse(code) == Language.parse(other)
 
 
 def find_language(wanted: str, codes: Iterable[str]) -> str | None:
-    """Return the code that means a language: itself, or the most similar one with no other script or region."""
-    language, found = Language.parse(wanted), [(code, Language.parse(code)) for code in codes]
-    fitting = [
-        (code, other)
-        for code, other in found
-        if language.base == other.base and all(not a or not b or a == b for a, b in zip(language, other, strict=True))
-    ]
-    closest = max(fitting, key=lambda each: (each[0] == wanted, *map(eq, each[1], language)), default=None)
-    return closest and closest[0]
+    """Return the code that means a language: itself, or the most similar one without another script or region."""
+    language, others = Language.parse(wanted), {code: Language.parse(code) for code in codes}
+
+    def fits(other: Language) -> bool:
+        return language.base == other.base and all(a == b or "" in (a, b) for a, b in zip(language, other, strict=True))
+
+    fitting = [code for code, other in others.items() if fits(other)]
+    return max(fitting, key=lambda code: (code == wanted, *map(eq, others[code], language)), default=None)
 
 
 def language_name(code: str) -> str:
@@ -73,20 +77,11 @@ def language_name(code: str) -> str:
 
 def lower(text: str, lang: str) -> str:
     """Return the lower case of a text in a language, "" if unknown."""
-    return _dotless(text, lang).lower()
-
-
-def casefold(text: str, lang: str) -> str:
-    """Return a text in a language with all differences of case removed."""
-    return _dotless(text, lang).casefold()
+    if base_language(lang) in DOTLESS_I:
+        text = text.replace("I\u0307", "i").replace("İ", "i").replace("I", "ı")
+    return text.lower()
 
 
 def upper(text: str, lang: str) -> str:
     """Return the upper case of a text in a language, "" if unknown."""
     return (text.replace("i", "İ") if base_language(lang) in DOTLESS_I else text).upper()
-
-
-def _dotless(text: str, lang: str) -> str:
-    if base_language(lang) not in DOTLESS_I:
-        return text
-    return text.replace("I\u0307", "i").replace("İ", "i").replace("I", "ı")

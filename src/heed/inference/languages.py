@@ -25,9 +25,10 @@ def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str
     languages = list(chain.from_iterable(known))
     src_name, _, tgt_name = name.rpartition("-")
     src_lang, tgt_lang = (find_language(code, languages) for code in (src_name, tgt_name))
-    for direction in known:
-        if direction.tgt_lang == tgt_lang and (direction.src_lang == src_lang or not src_name):
-            return direction
+    same = [direction for direction in known if name in (str(direction), direction.tgt_lang)]
+    same += [each for each in known if each.tgt_lang == tgt_lang and (each.src_lang == src_lang or not src_name)]
+    if same:
+        return same[0]
     if src_lang and tgt_lang and src_lang != tgt_lang and language_tag(tgt_lang) in tokenizer.tags:
         return Direction(src_lang, tgt_lang)
     has = f"it has {', '.join(map(str, known))}" if any(known[0]) else "its languages are unknown"

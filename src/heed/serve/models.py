@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from heed.errors import HeedError
 from heed.inference.translator import Translator
-from heed.languages import Language, find_language, language_name
+from heed.languages import find_language, language_name
 from heed.runs.folder import validation_files
 from heed.serve.errors import ApiError
 
@@ -48,19 +48,15 @@ class Models:
         if len(set(self.names)) < len(self.names):
             raise HeedError(f"Two models have the same name: {', '.join(self.names)}. Give each its own.")
         self.routes: list[Route] = []
-        spelled: dict[Language, str] = {}  # models may write one language in several ways
         for name, translator, _ in models:
             if {translator.src_lang, translator.tgt_lang} & {"", "und"}:
                 raise HeedError(f"The languages of {name} are unknown: set src_lang and tgt_lang in model/config.yaml.")
             for directed in map(translator.in_direction, translator.directions):
-                codes = (
-                    spelled.setdefault(Language.parse(code), code) for code in (directed.src_lang, directed.tgt_lang)
-                )
-                self.routes.append(Route(name, *codes, directed))
+                self.routes.append(Route(name, directed.src_lang, directed.tgt_lang, directed))
         self.samples: dict[str, list[str]] = {}
         """Sentences of each language, from all models."""
         for language, lines in chain.from_iterable(model.samples.items() for model in models):
-            self.samples.setdefault(spelled[Language.parse(language)], []).extend(lines)
+            self.samples.setdefault(language, []).extend(lines)
         self.sources = list(dict.fromkeys(route.source for route in self.routes))
         """The distinct source languages, in the order of the models."""
         self.languages = list(dict.fromkeys([*self.sources, *(route.target for route in self.routes)]))

@@ -57,7 +57,8 @@ class CorpusOptions:
             valid = [part.reversed() for part in valid]
             tests = {name: part.reversed() for name, part in tests.items()}
         codes: dict[Language, str] = {}
-        for code in chain.from_iterable(part.direction for part in (*train, *valid, *tests.values())):
+        directions = [text.direction for text in train] + [part.direction for part in (*valid, *tests.values())]
+        for code in chain.from_iterable(directions):
             if (first := codes.setdefault(Language.parse(code), code)) != code:
                 raise HeedError(f"The texts have two codes of one language, {first} and {code}: use one of them.")
         if self.both_directions and (same := [t.direction for t in train if is_same_language(*t.direction)]):
