@@ -18,14 +18,14 @@ def test_the_current_format_is_accepted() -> None:
 
 @pytest.mark.parametrize(
     ("checkpoint", "found"),
-    [({}, "null"), ({"heed_format": 1}, "1"), ({"heed_format": 4}, "4"), ({"heed_format": "two"}, "two")],
+    [({}, "null"), ({"heed_format": 1}, "1"), ({"heed_format": 99}, "99"), ({"heed_format": "two"}, "two")],
 )
 def test_another_format_is_refused(checkpoint: dict[str, Any], found: str) -> None:
     with pytest.raises(HeedError) as error:
         check_checkpoint_format(checkpoint, Path("run.ckpt"))
     assert str(error.value) == (
-        f"run.ckpt was written by another version of heed (heed_format={found}; this version reads 3): "
-        "use that version."
+        f"run.ckpt was written by another version of heed (heed_format={found}; this version reads "
+        f"{CHECKPOINT_FORMAT}): use that version."
     )
 
 

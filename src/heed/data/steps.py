@@ -67,7 +67,7 @@ class Planner:
     ) -> None:
         self.auto = device_tokens == "auto"
         self.device_tokens = self.max_pair = CPU_TOKENS if device_tokens == "auto" else device_tokens
-        """The longest pair is the same on all machines: a micro-batch of one pair may exceed what "auto" measures."""
+        """Most tokens of a pair. Measuring "auto" leaves it, so that samples of pairs are the same on all machines."""
         self.batch_tokens = batch_tokens
         self.pool = pool
         self.seed = seed
@@ -122,7 +122,7 @@ class Planner:
         return [self._cut_step(steps[number], src_lengths, tgt_lengths) for number in rng.permutation(len(steps))]
 
     def _cut_step(self, rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> Step:
-        """Cut the pairs of a step into as few micro-batches of equal size as fit into ``device_tokens``, if any do."""
+        """Cut the pairs of a step into as few micro-batches of equal size as fit; one pair always does."""
         src, tgt = src_lengths[rows], tgt_lengths[rows]
         # Round up more than two micro-batches to a multiple of four, to keep 2 or 4 devices equally busy.
         count = -(-int((src + tgt).sum()) // self.device_tokens)
