@@ -126,7 +126,8 @@ def test_a_new_run_does_not_inherit_the_best_validations(is_mixture: bool, curso
 def test_the_names_of_these_states_are_those_of_a_checkpoint(finished: FinishedRun) -> None:
     (file,) = (finished.folder / "checkpoints").glob("last-*.ckpt")
     checkpoint = torch.load(file, weights_only=True)
-    assert checkpoint["TranslationData"]["step"] == checkpoint["global_step"] == 4
+    assert checkpoint["global_step"] == 4
+    assert {"epoch", "step"} <= checkpoint["TranslationData"].keys()
     before = {*checkpoint["callbacks"]}
     adopt_checkpoint(checkpoint, is_mixture=False)
     assert before - {*checkpoint["callbacks"]} == {"Checkpoints", "EarlyStopping"}
