@@ -114,7 +114,7 @@ def test_on_target_language() -> None:
     pytest.importorskip("py3langid")
     german = ["Ein Mann fährt mit dem Fahrrad durch die Stadt.", "Zwei Kinder spielen im Garten mit einem Ball.", "12"]
     english = ["A man rides his bicycle through the town.", *german[1:]]
-    assert value("on-target-language", output(german, german, tgt_lang="de_DE")) == 100
+    assert value("on-target-language", output(german, german, tgt_lang="deu_Latn")) == 100
     assert value("on-target-language", output(english, german, tgt_lang="de")) == pytest.approx(200 / 3)
     with pytest.raises(HeedError, match="'tlh'"):
         value("on-target-language", tgt_lang="tlh")

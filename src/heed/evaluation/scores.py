@@ -221,12 +221,12 @@ def ter(output: SystemOutput) -> MetricScore:
     metric = TER(normalized=usual in ("zh", "ja-mecab"), asian_support=usual in ("zh", "ja-mecab"))
     if usual != "char":
         return sacrebleu_score(metric, output, reasons)
-    return sacrebleu_score(metric, tokenized(output, " ".join), [SPACELESS_REASON, *reasons], part="|split:char")
+    return sacrebleu_score(metric, map_lines(" ".join, output), [SPACELESS_REASON, *reasons], part="|split:char")
 
 
-def tokenized(output: SystemOutput, tokenize: Callable[[str], str]) -> SystemOutput:
-    """Return the output with lines in which ``tokenize`` has separated tokens by spaces."""
-    hypotheses, *references = (list(map(tokenize, lines)) for lines in (output.hypotheses, *output.references))
+def map_lines(change: Callable[[str], str], output: SystemOutput) -> SystemOutput:
+    """Return the output with ``change`` applied to each translation and reference."""
+    hypotheses, *references = (list(map(change, lines)) for lines in (output.hypotheses, *output.references))
     return replace(output, hypotheses=hypotheses, references=references)
 
 
@@ -242,7 +242,7 @@ def bleu_of_tokens(
     of_sentence = output.whole is not None
     metric, _ = sacrebleu_metrics("", lowercase=output.lowercase, tokenize=tokenizer, of_sentence=of_sentence)
     reasons = [*reasons, *_reasons(output, "BLEU")]
-    return sacrebleu_score(metric, tokenized(output, tokenize), reasons, part=part)
+    return sacrebleu_score(metric, map_lines(tokenize, output), reasons, part=part)
 
 
 def sacrebleu_score(
@@ -255,7 +255,7 @@ def sacrebleu_score(
 ) -> MetricScore:
     """Return the score of a metric of sacreBLEU; ``reasons`` say why it is not comparable with published ones."""
     if output.lowercase and base_language(output.tgt_lang) in DOTLESS_I:  # sacreBLEU's lower case of I is always i
-        output = tokenized(output, partial(lower, lang=output.tgt_lang))
+        output = map_lines(partial(lower, lang=output.tgt_lang), output)
         part += f"|lower:{base_language(output.tgt_lang)}"
     value = float(read(metric.corpus_score(output.hypotheses, output.references)))
     return MetricScore(value, f"{metric.get_signature()}{part}", "; ".join(reasons) or None)
