@@ -34,8 +34,7 @@ TINY = {
 }  # fmt: skip
 COMMON = ["trainer=cpu", "logger=none", "test=false", "data.test=null", "search=greedy", "data.max_eval=200",
           "batching.batch_tokens=300", "trainer.max_epochs=null", "trainer.max_steps=320", "trainer.validate_every=80",
-          "schedule=inverse_sqrt", "schedule.warmup_steps=40", "callbacks.attention_maps=null",
-          "callbacks.early_stopping.patience=null"]  # fmt: skip
+          "schedule=inverse_sqrt", "schedule.warmup_steps=40", "callbacks.attention_maps=null"]  # fmt: skip
 
 
 @dataclass(frozen=True)

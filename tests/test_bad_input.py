@@ -227,7 +227,7 @@ DATA = {
     "missing": (Path.unlink, ["a.yy does not exist"]),
     "unequal": (_cut, ["a.xx has 12 lines", "a.yy 9"]),
     "no UTF-8": (_garble, ["a.yy, line 5", "0xe9", "iconv"]),
-    "too long": (_lengthen, ["data.valid, sentence pair 13: ", "target tokens, more than data.max_eval_tokens=4,096"]),
+    "too long": (_lengthen, ["data.valid, sentence pair 13: ", "more than data.max_eval_tokens=4,096"]),
     "named pipe": (lambda file: [file.unlink(), os.mkfifo(file)], ["a.yy is a named pipe"]),
     "empty": (lambda file: [f.write_text("") for f in (file, file.with_suffix(".xx"))], ["a.yy: no sentences"]),
 }

@@ -165,6 +165,7 @@ def _costs(row: Mapping[str, Any]) -> list[str]:
 def diagnoses() -> str:
     """Return a table of all diagnoses, with "…" for the facts of a run."""
     when = dict.fromkeys(BEFORE_TRAINING, "before the first step") | dict.fromkeys(AT_VALIDATION, "at a validation")
+    when |= dict.fromkeys(("worse_than_before", "forgotten"), "after fine-tuning")
     rows = [
         [f"`{name}`", when.get(name, "before the first step, and `heed check`"), re.sub(r"\{.*?\}", "…", sentence)]
         for name, sentence in SENTENCES.items()

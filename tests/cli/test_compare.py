@@ -56,7 +56,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
             (run / "translations" / f"test.{suffix}").write_text("".join(f"{line}\n" for line in column))
         vocabulary = {word for src in lines["src"] for word in casefolded_words(src)}
         counts = count_words((example.src for example in EXAMPLES["train"]), vocabulary)
-        write_counts(run / "translations" / WORD_COUNTS, counts, pairs=200, of=200)
+        write_counts(run / "translations" / WORD_COUNTS, counts)
         facts = {
             "name": name,
             "model": "rnn",

@@ -203,7 +203,7 @@ def test_an_evaluation_sentence_that_is_too_long_is_refused(split: str, tmp_path
     sets = {"valid" if split == "valid" else "news": EvaluationSet(held_out, Direction("en", "de"))}
     splits: dict[str, Any] = {"valid": sets} if split == "valid" else {"tests": sets}
     name = "data.valid" if split == "valid" else "The test set 'news'"
-    message = rf"{name}, sentence pair 2: \d+ source and {longest} target .*data\.max_eval_tokens={longest - 1} \('the"
+    message = rf"{name}, sentence pair 2: \d+ source and {longest} target tokens .*max_eval_tokens={longest - 1}"
     too_small = replace(corpus(tmp_path), max_eval_tokens=longest - 1, **splits)
     with pytest.raises(HeedError, match=message):
         build(too_small, module)

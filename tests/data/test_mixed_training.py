@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -18,12 +19,15 @@ from heed.data.batch import Batch
 from heed.data.corpus import Corpus
 from heed.data.datamodule import StepShard, TranslationData
 from heed.data.steps import Planner
+from heed.data.text import ParallelText
 from heed.data.tokenizer import Tokenizer
 from heed.data.tokenizer_training import TokenizerTrainer
+from heed.data.training_texts import TrainingTexts
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS, PAD
-from tests.data.corpora import TOKENIZER, compose_data, files_error, sentence_pairs, write_lines
+from tests.data.corpora import TOKENIZER, compose_data, files_error, sentence_pairs, training_text, write_lines
 from tests.training.test_module import build_module
 
 ROOT = Path(__file__).parents[2]
@@ -310,3 +314,17 @@ def test_another_text_or_weight_than_that_of_the_checkpoint_is_reported(
     changed.resume = True
     with pytest.raises(HeedError, match=r"resume=true: the text of data\.valid has changed since the checkpoint"):
         changed.load_state_dict(state)
+
+
+def test_source_words_are_counted_in_all_texts_and_directions_as_they_are_written(tmp_path: Path) -> None:
+    def lines(name: str, size: int) -> ParallelText:
+        return ParallelText([f"{name} №{n} Ж" for n in range(size)], [f"{name.upper()} {n}" for n in range(size)])
+
+    directions = Direction("en", "de"), Direction("de", "en")
+    big, small = (
+        training_text(lines(name, size), tmp_path, directions=directions[:count])
+        for name, size, count in (("big", 900, 2), ("small", 100, 1))
+    )
+    counts = TrainingTexts([big, small]).count_in_sources(lambda lines: Counter(" ".join(lines).split()))
+    found = {word: counts[word] for word in ("big", "BIG", "small", "SMALL", "Ж", "№7", "7")}
+    assert found == {"big": 900, "BIG": 900, "small": 100, "SMALL": 0, "Ж": 1_000, "№7": 2, "7": 1}

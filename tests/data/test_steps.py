@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.steps import Planner, shard
-from heed.errors import HeedError
 from tests.data.corpora import Lengths, epoch_order, numbered_steps, plan_steps
 
 
@@ -179,16 +178,16 @@ def test_pools_are_drawn_from_the_whole_corpus() -> None:
         assert len(set(tenths)) > 7  # 50 uniformly drawn sentences are nearly always from all ten tenths
 
 
-@pytest.mark.parametrize("device_tokens", [53, 100, 110])
-def test_a_pair_too_long_for_a_device_is_refused(device_tokens: int) -> None:
-    planner = Planner(batch_tokens=10, device_tokens=device_tokens, pool=2, seed=1)
-    # The suggested number is enough.
-    with pytest.raises(HeedError, match=r"longest training pair has 111 source and target tokens.*111 or more"):
-        planner.check_length(111)
-    planner.device_tokens = 111
-    planner.check_length(111)
+@pytest.mark.parametrize("device_tokens", [53, 110, 111])
+def test_a_pair_that_is_longer_than_what_was_measured_is_a_micro_batch(device_tokens: int) -> None:
+    planner = Planner(batch_tokens=1000, device_tokens="auto", pool=5, seed=1)
+    planner.device_tokens = device_tokens
     src, tgt = np.array([3, 50, 51, 4, 50]), np.array([3, 60, 60, 4, 4])
-    assert sum(tgt[np.concatenate(step)].sum() for step in plan_steps(planner, src, tgt, epoch=0)) == tgt.sum()
+    (step,) = plan_steps(planner, src, tgt, epoch=0)
+    assert sorted(np.concatenate(step).tolist()) == [0, 1, 2, 3, 4]
+    sizes = [(len(rows), planner.padded_tokens(src[rows], tgt[rows])) for rows in step]
+    assert all(rows == 1 or size <= device_tokens for rows, size in sizes)
+    assert (1, 111) in sizes
 
 
 def test_a_step_has_at_least_one_sentence() -> None:

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from heed.evaluation.diagnosis import AT_VALIDATION, BEFORE_TRAINING, SENTENCES, Facts, diagnose, symptom_shares
+from heed.evaluation.diagnosis import (
+    AT_VALIDATION,
+    BEFORE_TRAINING,
+    SENTENCES,
+    Facts,
+    compare_with_start,
+    diagnose,
+    symptom_shares,
+)
 from heed.evaluation.parallel_text import Fault, Sides
 
 NO_SYMPTOMS = {"empty": 0.0, "too short": 0.01, "source language": 0.0, "copied source": 0.0, "repeats": 0.02,
@@ -41,7 +49,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "rising_loss": {**TRAINED, "nll": 4.0, "bleu": 20.0},
     "low_learning_rate": {**STUCK, "peak_lr": 1e-5},
     "no_warm_up": {**STUCK, "warmup_steps": 0},
-    "worse_than_before": {"initial_bleu": 40.0, "fine_tuned": True},
     "memorised": {"nll": 0.4, "lowest_nll": 0.4, "loss": 3.5, "best_loss": 2.5, "best_step": 2_000, "bleu": 25.0},
     "ended_early": {"bleu": 36.0},
     "few_pairs": {**NOT_TRANSLATING, "pairs": 3_000, "best_step": 5_000, "best_loss": 4.4},
@@ -110,8 +117,21 @@ def test_sentences_use_known_facts_and_belong_to_rules() -> None:
         SENTENCES[name].format(replace(GOOD, **TRAINED))
     of_texts = {"swapped", "untranslated", "swapped_validation", "shifted", "shifted_lines", "unrelated", "encoding",
                 "duplicates", "markup", "empty_targets", "script", "upper_case", "punctuation"}  # fmt: skip
-    assert {*SENTENCES} == {*BEFORE_TRAINING, *AT_VALIDATION, *of_texts}
+    after = {"worse_than_before", "forgotten"}
+    assert {*SENTENCES} == {*BEFORE_TRAINING, *AT_VALIDATION, *of_texts, *after}
     assert {"step", "nll"} <= names
+
+
+def test_every_set_of_a_fine_tuned_model_is_compared_with_its_start() -> None:
+    scores = {"valid": (40.0, 38.1), "domain": (10.0, 60.0), "general": (99.7, 0.04), "old": (30.0, 27.5)}
+    assert compare_with_start(scores, ["valid"]) == {
+        "forgotten": "Fine-tuning forgot what it did not train on (general fell from BLEU 99.7 to 0.0, old fell from "
+        "BLEU 30.0 to 27.5): mix old text into data.train, lower optimizer.lr, or train fewer steps."
+    }
+    assert compare_with_start({"valid": (40.0, 37.9), "test": (40.0, 38.1)}, ["valid"]) == {
+        "worse_than_before": "The model is worse than before fine-tuning (valid fell from BLEU 40.0 to 37.9): divide "
+        "optimizer.lr by 10."
+    }
 
 
 def test_symptoms_of_translations() -> None:

@@ -10,7 +10,10 @@ import pytest
 import yaml
 
 from heed import launch
+from heed.directions import Direction
+from heed.errors import HeedError
 from heed.launch.compose import compose
+from heed.launch.fine_tuning import compare_directions
 
 Command = Callable[..., tuple[int, str]]
 
@@ -116,6 +119,35 @@ def test_what_cannot_be_changed(
     assert message in err
     assert "Traceback" not in err
     assert not Path("child").exists()
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "is_new"),
+    [("xx", "yy", False), ("XX_Latn", "yy-CH", False), ("yy", "xx", True), ("xx", "zz", True), ("xx", "und", False)],
+)
+def test_directions_are_compared_with_those_of_the_parent(
+    src: str, tgt: str, is_new: bool, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directions = [Direction("xx", "yy"), Direction(src, tgt)]
+    compare_directions(trained, directions, joint=True)
+    said = f"init_from={trained} fine-tunes xx-yy for {src}-{tgt}.\n" if is_new else ""
+    assert capsys.readouterr().err == said
+    if is_new:
+        with pytest.raises(HeedError, match=rf"fine-tunes xx-yy for {src}-{tgt}, which have other vocabularies: swap"):
+            compare_directions(trained, directions, joint=False)
+    else:
+        compare_directions(trained, directions, joint=False)
+
+
+@pytest.mark.full
+def test_a_swapped_text_is_refused_for_separate_vocabularies(command: Command, options: list[str]) -> None:
+    separate = [*options, "tokenizer.joint=false", "model=rnn", "model.d_embedding=8", "model.d_model=8",
+                "trainer.max_steps=1"]  # fmt: skip
+    status, err = command(*separate, "hydra.run.dir=parent")
+    assert status == 0, err
+    status, err = command(*options, "init_from=parent", "data.reverse=true", "hydra.run.dir=child")
+    assert (status, "fine-tunes xx-yy for yy-xx, which have other vocabularies: swap the sides" in err) == (2, True)
+    assert not Path("child", "results.json").exists()
 
 
 @pytest.mark.full

@@ -365,3 +365,20 @@ def test_contradictions_are_refused_by_name(family: str, changes: Changes, optio
     with pytest.raises(HeedError) as refusal:
         FAMILIES[family].from_plain({**CONFIGS[family].to_plain(), **changes})
     assert all(re.search(rf"{re.escape(option)}\b", str(refusal.value)) for option in options)
+
+
+def test_the_configuration_knows_the_longest_source_and_target(config: ModelConfig, model: Seq2Seq) -> None:
+    def run(src: int, tgt: int) -> None:
+        memory = model.encode(torch.full((1, src), EOS), torch.ones(1, src, dtype=torch.bool))
+        model.decode(torch.full((1, tgt), BOS), memory)
+
+    (src, tgt) = (min((limit[side] for limit in config.length_limits.values()), default=20) for side in (0, 1))
+    src, tgt = (int(min(length, 20)) for length in (src, tgt))
+    run(src, tgt)
+    assert model.max_target_length in (None, tgt)
+    for option, (most_src, most_tgt, _) in config.length_limits.items():
+        assert option.startswith("model.")
+        for too_long in ((src + 1, tgt), (src, tgt + 1)):
+            if too_long[0] > most_src or too_long[1] > most_tgt:
+                with pytest.raises(HeedError, match="longer than"):
+                    run(*too_long)

@@ -15,7 +15,8 @@ from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.claim import create
 from heed.runs.config import read_config, write_config
 from heed.runs.folder import RunFolder
-from heed.runs.resume import check_resumable, newest_unfinished, starting_checkpoint
+from heed.runs.resume import adopt_checkpoint, check_resumable, newest_unfinished, starting_checkpoint
+from tests.finished import FinishedRun
 
 NOW = "2026-11-23_12-00-00"
 
@@ -111,3 +112,23 @@ def test_a_checkpoint_of_another_tokenizer_or_optimizer_or_without_progress_is_r
     ):
         with pytest.raises(HeedError, match=f"^a.ckpt .*{message}"):
             check(**changes)
+
+
+@pytest.mark.parametrize(("is_mixture", "cursor"), [(False, (2, 7)), (True, (0, 57))])
+def test_a_new_run_does_not_inherit_the_best_validations(is_mixture: bool, cursor: tuple[int, int]) -> None:
+    callbacks = {"Checkpoints": {"scores": {}}, "EarlyStopping": {"waited": 3}, "Mine": {"steps": 4}}
+    data = {"epoch": 2, "step": 7, "digests": {}}
+    checkpoint: dict[str, Any] = {"callbacks": callbacks, "TranslationData": data, "global_step": 57}
+    adopt_checkpoint(checkpoint, is_mixture=is_mixture)
+    assert checkpoint["callbacks"] == {"Mine": {"steps": 4}}
+    assert (data["epoch"], data["step"]) == cursor
+
+
+def test_the_names_of_these_states_are_those_of_a_checkpoint(finished: FinishedRun) -> None:
+    (file,) = (finished.folder / "checkpoints").glob("last-*.ckpt")
+    checkpoint = torch.load(file, weights_only=True)
+    assert checkpoint["global_step"] == 4
+    assert {"epoch", "step"} <= checkpoint["TranslationData"].keys()
+    before = {*checkpoint["callbacks"]}
+    adopt_checkpoint(checkpoint, is_mixture=False)
+    assert before - {*checkpoint["callbacks"]} == {"Checkpoints", "EarlyStopping"}

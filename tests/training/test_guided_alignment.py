@@ -103,6 +103,29 @@ def test_the_loss_is_the_cross_entropy_of_the_chosen_head(
     assert guided.loss(exact, batch).item() == pytest.approx(entropy.item(), rel=1e-5)
 
 
+def test_weights_outside_a_window_are_no_part_of_the_loss(
+    text: tuple[ParallelText, list[str]], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    pairs, links = text
+    write_lines(tmp_path, links_txt=links)
+    guided, stored = guide(tmp_path / "links.txt", pairs, tokenizer)
+    batch = collate(np.array([4, 0, 7]), stored)
+    targets = guided.targets(batch)
+    tgt, src = targets.shape[1:]
+    near = (torch.arange(tgt)[:, None] - torch.arange(src)).abs() <= 1
+    assert (targets * ~near).sum() > 0
+    assert (targets * near).sum() > 0
+    scores = torch.randn(3, 2, *targets.shape, dtype=torch.float64, requires_grad=True)
+    loss = guided.loss(scores.masked_fill(~near, -torch.inf).softmax(-1), batch)
+    (gradient,) = torch.autograd.grad(loss, scores)
+    logs = scores[1, 0].masked_fill(~near, -torch.inf).log_softmax(-1)
+    expected = -(targets * logs.masked_fill(~near, 0.0)).sum()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    (same,) = torch.autograd.grad(expected, scores)
+    torch.testing.assert_close(gradient, same, rtol=1e-4, atol=1e-5)
+    assert gradient.isfinite().all()
+
+
 @pytest.mark.parametrize(
     ("lines", "why"),
     [

@@ -197,7 +197,7 @@ def _read_test_set(path: Path, split: str, direction: Direction) -> TestSet:
         except (ValueError, AttributeError, RecursionError) as error:
             raise HeedError(f"{path / 'translations' / split}.meta.jsonl is damaged: copy it again.") from error
     if (path / "translations" / WORD_COUNTS).is_file():
-        word_counts, _, _ = read_counts(path / "translations" / WORD_COUNTS)
+        word_counts = read_counts(path / "translations" / WORD_COUNTS)
     return TestSet(split, sources, references, tags, word_counts, direction)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from heed.data.bpe_dropout import BPEDropout
 from heed.data.noise import Noise, add_noise
-from heed.data.pairs import IntArray, Pairs, id_lists
+from heed.data.pairs import IntArray, Pairs, id_lists, pair_lengths
 from heed.data.preparation.workers import ahead, start_pool
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
@@ -22,6 +22,8 @@ GROWTH_PAIRS = 500
 Pool = TypeVar("Pool")
 ViewNoise = tuple[Noise, str] | None
 """The noise of a view and the language of its sources; None: no noise."""
+Limit = tuple[float, float, float]
+"""The most tokens of a source, of a target and of both."""
 
 
 class Sampler:
@@ -31,15 +33,16 @@ class Sampler:
         tokenizer: a BPE tokenizer, if ``rate`` is not 0.
         rate: probability of dropping a merge, in [0, 1).
         noises: the noise of each view of the pairs.
+        limit: of sampled pairs, without tags and EOS. A pair whose sample exceeds it keeps its own ids.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[ViewNoise]) -> None:
-        self.tokenizer, self.rate, self.noises = tokenizer, rate, noises
+    def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[ViewNoise], limit: Limit) -> None:
+        self.tokenizer, self.rate, self.noises, self.limit = tokenizer, rate, noises, limit
         self._process: ProcessPoolExecutor | None = None
 
     def growth(self, pairs: Pairs) -> float:
         """Return the target tokens of these pairs with BPE-dropout divided by those without it, counting EOS."""
-        drawn = segment(dropouts(self.tokenizer, self.rate), pairs, "growth")
+        drawn = within(self.limit, segment(dropouts(self.tokenizer, self.rate), pairs, "growth"), pairs)
         return float((drawn.tgt_lengths + 1).sum() / (pairs.tgt_lengths + 1).sum())
 
     def draw(self, pools: Iterator[tuple[Pool, str, Pairs, IntArray]]) -> Iterator[tuple[Pool, Pairs]]:
@@ -53,10 +56,10 @@ class Sampler:
         """
         self._process = self._process or start_pool(1)
         draw, submit = partial(_draw, self.tokenizer.models, self.rate, self.noises), self._process.submit
-        drawing = ((pool, submit(draw, seed, pairs, views)) for pool, seed, pairs, views in pools)
+        drawing = ((pool, pairs, submit(draw, seed, pairs, views)) for pool, seed, pairs, views in pools)
         try:
-            for pool, drawn in ahead(drawing, 1):
-                yield pool, drawn.result()
+            for pool, pairs, drawn in ahead(drawing, 1):
+                yield pool, within(self.limit, drawn.result(), pairs)
         except BrokenProcessPool as error:
             raise HeedError(
                 "The process that draws noise and random segmentations was killed, probably for lack of memory. "
@@ -109,6 +112,15 @@ def with_noise(noises: Sequence[ViewNoise], tokenizer: Tokenizer, pairs: Pairs, 
         for place, ids in zip(changed, tokenizer.encode_src([after[p] for p in changed], tagged=False), strict=True):
             sources[rows[place]] = ids
     return replace(pairs, src=id_lists(sources))
+
+
+def within(limit: Limit, drawn: Pairs, pairs: Pairs) -> Pairs:
+    """Return the drawn pairs, but the original of each one that exceeds the limit."""
+    fits = (pair_lengths(drawn.src_lengths, drawn.tgt_lengths) <= limit).all(axis=1)
+    if fits.all():
+        return drawn
+    originals = replace(pairs, src=pairs.src.cast(drawn.src.type), tgt=pairs.tgt.cast(drawn.tgt.type))
+    return Pairs.concatenate([originals, drawn]).take(np.arange(len(pairs)) + len(pairs) * fits)
 
 
 # ---- the separate process

@@ -1,8 +1,9 @@
 """LightningDataModule: each process's shard of every optimizer step and of every evaluation set."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import lightning as L
@@ -10,12 +11,12 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from heed.data.augmentation import GROWTH_PAIRS, Sampler
+from heed.data.augmentation import GROWTH_PAIRS, Limit, Sampler
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
 from heed.data.mixture import MixtureOrder, frame_counts
 from heed.data.order import EpochOrder, Order, TrainingPairs, View
-from heed.data.pairs import Pairs, id_lists
+from heed.data.pairs import IntArray, Pairs, id_lists, pair_lengths
 from heed.data.read_ahead import ReadAhead
 from heed.data.steps import Planner, Pool, shard
 from heed.data.tokenizer import Tokenizer
@@ -25,8 +26,8 @@ from heed.progress import print_line
 
 STEPS_AHEAD = 3
 """Training steps that are prepared in advance."""
-ROWS_READ = 10_000
-"""Training pairs in memory at a time when all of them are read."""
+Limits = Mapping[str, Limit]
+"""Limits of pairs with tags and EOS, by the option that sets them."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class TranslationData(L.LightningDataModule):
         bpe_dropout: rate of BPE-dropout in the training text, in [0, 1). The segmentation is a function of the
             planner's seed, the epoch and the pair. 0: no dropout.
         with_tests: load the test sets too.
+        limits: of the model, see `ModelConfig.length_limits`.
         resume: refuse a checkpoint that was trained on other text.
 
     Raises:
@@ -97,6 +99,7 @@ class TranslationData(L.LightningDataModule):
         *,
         bpe_dropout: UnitInterval,
         with_tests: bool,
+        limits: Limits = MappingProxyType({}),
         resume: bool = False,
     ) -> None:
         super().__init__()
@@ -123,19 +126,16 @@ class TranslationData(L.LightningDataModule):
             for name, (text, direction) in sets.items()
         }
         """Token ids of ``texts``, with tags."""
-        for name in sets:
-            self._check_lengths(name)
         self.train = TrainingPairs([*_views(corpus, tokenizer)])
-        tags = max(len(view.tags) for view in self.train.views)
-        src, tgt, pair = np.max([view.store.longest for view in self.train.views], axis=0).tolist()
-        if any(view.swapped for view in self.train.views):
-            src = tgt = max(src, tgt)
-        self.longest = (src + tags + 1, tgt + 1)
+        self.longest: tuple[int, int] = tuple(np.max([view.longest[:2] for view in self.train.views], axis=0).tolist())
         """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
-        planner.check_length(pair + tags + 2)
+        of_training = {**limits, f"batching.device_tokens={planner.max_pair}": (math.inf, math.inf, planner.max_pair)}
+        self._check_lengths(limits, of_training)
+        tags = max(len(view.tags) for view in self.train.views)
+        limit = tuple((np.min([*of_training.values()], axis=0) - (tags + 1, 1, tags + 2)).tolist())
         texts = [part.text for part in corpus.train.texts]
         noises = [(noise, view.src_lang) if (noise := texts[view.text].noise) else None for view in self.train.views]
-        self.sampler = Sampler(tokenizer, bpe_dropout, noises) if bpe_dropout or any(noises) else None
+        self.sampler = Sampler(tokenizer, bpe_dropout, noises, limit) if bpe_dropout or any(noises) else None
         sampled = min(GROWTH_PAIRS, len(self.train))  # evenly, because texts and directions grow differently
         sample = self.train.read(np.arange(sampled) * len(self.train) // sampled)
         self.growth = self.sampler.growth(sample) if self.sampler else 1.0
@@ -144,12 +144,6 @@ class TranslationData(L.LightningDataModule):
         """The training steps. It also measures how long training waits for them."""
         self.cursor = (0, 0)
         """(epoch, step) of the next training step."""
-
-    def training_sources(self, at_most: int) -> Iterator[str]:
-        """Yield the decoded sources of at most ``at_most`` training pairs."""
-        rows = np.arange(min(at_most, len(self.corpus.train)))
-        for first in range(0, len(rows), ROWS_READ):
-            yield from self.tokenizer.decode_src(self.train.read(rows[first : first + ROWS_READ]).src.to_pylist())
 
     @property
     def train_tgt_tokens(self) -> float:
@@ -259,22 +253,22 @@ class TranslationData(L.LightningDataModule):
                 yield pool._replace(epoch=epoch, is_last=pool.stop >= end), order.read(pool.first, pool.stop)
             epoch, start = epoch + 1, 0
 
-    def _check_lengths(self, name: str) -> None:
-        """Raise a HeedError if a sentence of an evaluation set is longer than ``max_eval_tokens``.
+    def _check_lengths(self, limits: Limits, of_training: Limits) -> None:
+        """Raise a HeedError if a pair is too long, in training without noise and BPE-dropout.
 
         Time and memory of attention grow with the square of the length, and evaluation sets are not cleaned.
         """
-        limit, split = self.corpus.max_eval_tokens, self.encoded[name]
-        longest = np.maximum(split.src_lengths, split.tgt_lengths)
-        if limit is not None and longest.max() > limit:
-            row = int(longest.argmax())
-            split_name = f"data.{name.replace('-', '.', 1)}" if name in self.validated else f"The test set {name!r}"
-            raise HeedError(
-                f"{split_name}, sentence pair {row + 1:,}: {split.src_lengths[row]:,} source and "
-                f"{split.tgt_lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
-                f"({self.texts[name].src[row][:40]!r} …). Split it into sentences, or raise the limit if time "
-                "and memory allow."
-            )
+        for view in self.train.views:
+            if any((view.longest > limit).any() for limit in of_training.values()):
+                part = self.corpus.train.texts[view.text]
+                where, otherwise = f"data.train.{part.text.name}".rstrip("."), "drop it (data.cleaning.max_chars)"
+                _check_limits(view.lengths(), of_training, where, part.clean.lines(), otherwise)
+        if (most := self.corpus.max_eval_tokens) is not None:  # without EOS
+            limits = {f"data.max_eval_tokens={most:,}": (most + 1, most + 1, math.inf), **limits}
+        for name, pairs in self.encoded.items():
+            where = f"data.{name.replace('-', '.', 1)}" if name in self.validated else f"The test set {name!r}"
+            lengths = pair_lengths(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
+            _check_limits(lengths, limits, where, pairs.rows, "split it into sentences")
 
     def _evaluation_dataloader(self, name: str) -> DataLoader[Batch]:
         """Return this process's batches of an evaluation set, each of pairs of similar length.
@@ -296,6 +290,17 @@ class TranslationData(L.LightningDataModule):
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+
+def _check_limits(lengths: IntArray, limits: Limits, where: str, lines: IntArray, otherwise: str) -> None:
+    """Raise a HeedError that names the first pair whose lengths, with EOS, exceed a limit."""
+    for option, limit in limits.items():
+        for row in np.flatnonzero((lengths > limit).any(axis=1)).tolist():
+            src, tgt, _ = lengths[row] - 1
+            raise HeedError(
+                f"{where}, sentence pair {lines[row] + 1:,}: {src:,} source and {tgt:,} target tokens and EOS, more "
+                f"than {option}: set it to {lengths[lengths > limit].max()} or more, or {otherwise}."
+            )
 
 
 def _views(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[View]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from heed.data.pairs import IntArray, Pairs, StoredPairs, flatten, lengths, unflatten
+from heed.data.pairs import IntArray, Pairs, StoredPairs, flatten, lengths, pair_lengths, unflatten
 
 
 class View(NamedTuple):
@@ -26,6 +26,20 @@ class View(NamedTuple):
     """Index of the text in a mixture."""
     src_lang: str = ""
     """Language of the sources, "" if unknown."""
+
+    @property
+    def longest(self) -> IntArray:
+        """Tokens of the longest source, the longest target and the longest pair, with tags and EOS."""
+        return self._complete(np.array(self.store.longest))
+
+    def lengths(self) -> IntArray:
+        """Return the `pair_lengths` of all pairs, with tags and EOS."""
+        stored = [pair_lengths(lengths(batch["src"]), lengths(batch["tgt"])) for batch in self.store.batches]
+        return self._complete(np.concatenate(stored))
+
+    def _complete(self, stored: IntArray) -> IntArray:
+        tags = len(self.tags)
+        return stored[..., [1, 0, 2] if self.swapped else [0, 1, 2]] + (tags + 1, 1, tags + 2)
 
 
 class TrainingPairs:

@@ -40,6 +40,11 @@ def lengths(ids: pa.ListArray) -> IntArray:
     return np.diff(ids.offsets.to_numpy()).astype(np.int64)
 
 
+def pair_lengths(src: IntArray, tgt: IntArray) -> IntArray:
+    """Return the lengths of the source, of the target and of both, for each pair (N × 3)."""
+    return np.stack([src, tgt, src + tgt], axis=1)
+
+
 def flatten(ids: pa.ListArray) -> tuple[npt.NDArray[np.integer[Any]], IntArray]:
     """Return the concatenated ids of all lists, and the offsets: the start of each list, then the end of the last."""
     offsets = ids.offsets.to_numpy().astype(np.int64)

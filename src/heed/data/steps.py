@@ -13,7 +13,6 @@ import numpy as np
 
 from heed.data.order import Order
 from heed.data.pairs import IntArray, Pairs
-from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, validated
 
 CPU_TOKENS = 8192
@@ -67,7 +66,8 @@ class Planner:
         seed: AtLeast0,
     ) -> None:
         self.auto = device_tokens == "auto"
-        self.device_tokens = CPU_TOKENS if device_tokens == "auto" else device_tokens
+        self.device_tokens = self.max_pair = CPU_TOKENS if device_tokens == "auto" else device_tokens
+        """Most tokens of a pair. Measuring "auto" leaves it, so that samples of pairs are the same on all machines."""
         self.batch_tokens = batch_tokens
         self.pool = pool
         self.seed = seed
@@ -114,28 +114,15 @@ class Planner:
 
         Args:
             pairs: the pool's pairs. The micro-batches hold indices into them.
-
-        Raises:
-            HeedError: if a single pair exceeds ``device_tokens``.
         """
         src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
-        self.check_length(int((src_lengths + tgt_lengths).max()))
         rng = np.random.default_rng((self.seed, pool.epoch, pool.first_step))
         rows = _sort_by_length(rng.permutation(len(pairs)), src_lengths, tgt_lengths)
         steps = _split_evenly(rows, tgt_lengths[rows], pool.steps)
         return [self._cut_step(steps[number], src_lengths, tgt_lengths) for number in rng.permutation(len(steps))]
 
-    def check_length(self, longest: int) -> None:
-        """Raise a HeedError if a pair of ``longest`` source and target tokens, with EOS, is too long."""
-        if longest > self.device_tokens:
-            raise HeedError(
-                f"The longest training pair has {longest:,} source and target tokens, too many for "
-                f"batching.device_tokens={self.device_tokens:,}: set it to {longest} or more, or drop long pairs with "
-                "data.cleaning.max_chars."
-            )
-
     def _cut_step(self, rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> Step:
-        """Cut the pairs of a step into as few micro-batches of equal size as fit into ``device_tokens``."""
+        """Cut the pairs of a step into as few micro-batches of equal size as fit; one pair always does."""
         src, tgt = src_lengths[rows], tgt_lengths[rows]
         # Round up more than two micro-batches to a multiple of four, to keep 2 or 4 devices equally busy.
         count = -(-int((src + tgt).sum()) // self.device_tokens)
@@ -143,7 +130,8 @@ class Planner:
             if count > 2:
                 count += -count % 4
             parts = _split_evenly(rows, src + tgt, count)
-            if all(self.padded_tokens(src_lengths[part], tgt_lengths[part]) <= self.device_tokens for part in parts):
+            sizes = [self.padded_tokens(src_lengths[part], tgt_lengths[part]) for part in parts if len(part) > 1]
+            if all(size <= self.device_tokens for size in sizes):
                 return parts
             count += 1
 

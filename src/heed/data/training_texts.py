@@ -1,17 +1,19 @@
 """The training text of a run: one text, or a mixture of several."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from heed.data.preparation.prepared_text import PreparedText
 from heed.data.preparation.workers import Workers
-from heed.data.text import WordCounts
+from heed.data.text import Block, WordCounts
 from heed.directions import Direction
 
 Result = TypeVar("Result")
+Count = Callable[[list[str]], Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,25 @@ class TrainingTexts:
         that its memory is freed.
         """
         weights, counts = self.weights, WordCounts()
-        with Workers(max(part.preparation.workers_for(part.clean.report.chars) for part in self.texts)) as workers:
+        with self._workers() as workers:
             for part, weight in zip(self.texts, weights, strict=True):
                 counts.update(part.count_words(max(1, round(at_most * weight / sum(weights))), workers))
             (result,) = workers.map([partial(function, counts)])
             return result
+
+    def count_in_sources(self, count: Count) -> Counter[str]:
+        """Return the sum of the counts of a function over the sources of all pairs, in all their directions."""
+        total = Counter[str]()
+        with self._workers() as workers:
+            for part in self.texts:
+                counting = partial(_count_sources, count, len(part.directions))
+                for counts in part.map_blocks(counting, len(part), workers):
+                    total.update(counts)
+        return total
+
+    def _workers(self) -> Workers:
+        return Workers(max(part.preparation.workers_for(part.clean.report.chars) for part in self.texts))
+
+
+def _count_sources(count: Count, sides: int, block: Block) -> Mapping[str, int]:
+    return count([*block.src, *block.tgt][: sides * len(block)])

@@ -83,17 +83,15 @@ WORD_COUNTS = "word_counts.tsv"
 """File in a run's translations folder: training counts of the source words of the evaluated sentences."""
 
 
-def write_counts(path: Path, counts: Mapping[str, int], *, pairs: int, of: int) -> None:
-    """Write the counts of ``pairs`` out of ``of`` training pairs: a header line, then one word and its count a line."""
-    lines = [f"{pairs}\t{of}", *(f"{word}\t{count}" for word, count in counts.items())]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def write_counts(path: Path, counts: Mapping[str, int]) -> None:
+    """Write one word and its count a line."""
+    path.write_text("".join(f"{word}\t{count}\n" for word, count in counts.items()), encoding="utf-8")
 
 
-def read_counts(path: Path) -> tuple[dict[str, int], int, int]:
-    """Return the counts, ``pairs`` and ``of`` that `write_counts` wrote; raise a HeedError if they are damaged."""
+def read_counts(path: Path) -> dict[str, int]:
+    """Return the counts that `write_counts` wrote; raise a HeedError if they are damaged."""
     try:
-        head, *lines = path.read_bytes().decode().split("\n")[:-1]
-        pairs, of = map(int, head.split("\t"))
-        return {word: int(count) for word, count in (line.split("\t") for line in lines)}, pairs, of
+        lines = path.read_bytes().decode().split("\n")[:-1]
+        return {word: int(count) for word, count in (line.split("\t") for line in lines)}
     except ValueError as error:
         raise HeedError(f"{path} is damaged: copy it again from its run.") from error

@@ -4,8 +4,8 @@ A new rule is one entry of `BEFORE_TRAINING` or `AT_VALIDATION`, and its sentenc
 """
 
 import tomllib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -41,7 +41,6 @@ class Facts:
     text: Sides  # a sample of the training text; empty for several directions
     valid: Sides
     faults: Sequence[Fault]  # of the sample
-    initial_bleu: float = 0.0  # before fine-tuning
     step: int = 0  # of the validation
     nll: float = inf  # latest training loss
     lowest_nll: float = inf
@@ -57,10 +56,6 @@ class Facts:
     padding: float = 0.0  # fraction of all token positions
     skipped: int = 0  # steps without a finite loss and gradient
     ends: bool = False  # whether this is the last validation
-
-    @property
-    def best_bleu(self) -> float:
-        return max(self.bleu, self.bleu_before)
 
     @property
     def short(self) -> float:
@@ -144,8 +139,6 @@ AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {
     "low_learning_rate": lambda run: _is_stuck(run) and run.usual_lr is not None and run.peak_lr <= run.usual_lr / 20,
     "no_warm_up": lambda run: _is_stuck(run) and run.warmup_steps < 10 and run.family == "transformer"
     and 5e-5 < run.peak_lr < 0.01,
-    # Scores before and after are those of different searches.
-    "worse_than_before": lambda run: run.ends and run.best_bleu < run.initial_bleu - 2,
     "memorised": lambda run: run.nll < 0.5 * run.loss and run.loss > 1.1 * run.best_loss
     and run.bleu < 1.02 * run.bleu_before,
     "ended_early": lambda run: run.ends and _improves(run) and run.bleu > 1 and not _is_explained(run),
@@ -169,3 +162,13 @@ def diagnose(run: Facts) -> dict[str, str]:
         return {name: SENTENCES[name].format(run) for name, rule in AT_VALIDATION.items() if rule(run)}
     faults = {fault.name: SENTENCES[fault.name].format(fault) for fault in run.faults if fault.share >= 0.02}
     return faults | {name: SENTENCES[name].format(run) for name, rule in BEFORE_TRAINING.items() if rule(run)}
+
+
+def compare_with_start(scores: Mapping[str, tuple[float, float]], validated: Collection[str]) -> dict[str, str]:
+    """Return the sentences about sets whose BLEU fell by more than 2 in fine-tuning, given BLEU before and after."""
+    falls: defaultdict[str, list[str]] = defaultdict(list)
+    for name, (before, after) in scores.items():
+        if after < before - 2:
+            rule = "worse_than_before" if name in validated else "forgotten"
+            falls[rule].append(f"{name} fell from BLEU {before:.1f} to {after:.1f}")
+    return {rule: SENTENCES[rule].format(", ".join(found)) for rule, found in falls.items()}

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ from omegaconf import OmegaConf
 
 from heed.data.datamodule import TranslationData
 from heed.data.tokenizer import Tokenizer
+from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.inference import model_folder
+from heed.languages import base_language
 from heed.launch.compose import Config
 from heed.launch.configuration import build_model_on, build_part
 from heed.models.seq2seq import ModelConfig
+from heed.progress import print_line
 from heed.runs.results import INITIAL_SCORES, plain_scores
 from heed.training.module import TranslationModule
 
@@ -50,6 +54,28 @@ def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
             "shapes of its weights: leave out these options."
         )
     cfg.model = _with_targets(architecture)
+
+
+def compare_directions(parent: Path, directions: Sequence[Direction], *, joint: bool) -> None:
+    """Print the directions of a fine-tuning that its model was not trained for; ``joint``: it has one vocabulary.
+
+    Raises:
+        HeedError: if there are any, but each side of the model has the vocabulary of its language.
+    """
+    config, _ = model_folder.read_config(model_folder.find(parent))
+    before = config.get("directions") or [[config.get("src_lang", ""), config.get("tgt_lang", "")]]
+    trained = [Direction(*pair) for pair in before]
+    known = {tuple(map(base_language, pair)) for pair in trained}
+    new = [pair for pair in directions if tuple(map(base_language, pair)) not in known]
+    if not new or {"", "und"} & {*chain(*known, *new)}:  # unknown languages
+        return
+    fine_tunes = f"fine-tunes {', '.join(map(str, trained))} for {', '.join(map(str, new))}"
+    if not joint:
+        raise HeedError(
+            f"init_from={parent} {fine_tunes}, which have other vocabularies: swap the sides of the text "
+            "(data.reverse), or leave out init_from=."
+        )
+    print_line(f"init_from={parent} {fine_tunes}.")
 
 
 def score_initial_weights(folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData) -> None:

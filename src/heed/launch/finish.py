@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,6 @@ from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.metrics_logger import MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
-
-COUNTED_PAIRS = 1_000_000
-"""Training pairs whose words are counted, enough to tell whether a word is rare."""
 
 
 def chosen_weights(weights: str, checkpoints: Checkpoints) -> dict[str, Tensor]:
@@ -132,14 +130,13 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
 
 
 def _write_word_counts(file: Path, data: TranslationData) -> None:
-    """Write how often the source words of all evaluation sets occur in the training text, or a sample of it.
+    """Write how often the source words of all evaluation sets occur in the sources of the training text.
 
     The test sets are included with ``test=false`` too, because a search translates them later.
     """
     sets = (*data.corpus.valid.values(), *data.corpus.tests.values())
     vocabulary = {word for part in sets for src in part.text.src for word in casefolded_words(src)}
-    counts, pairs = count_words(data.training_sources(COUNTED_PAIRS), vocabulary), len(data.corpus.train)
-    write_counts(file, counts, pairs=min(pairs, COUNTED_PAIRS), of=pairs)
+    write_counts(file, data.corpus.train.count_in_sources(partial(count_words, vocabulary=vocabulary)))
 
 
 def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:

@@ -22,7 +22,7 @@ from heed.inference import model_folder
 from heed.launch.compose import Config, compose, find_differences, settle_auto
 from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run, plain_options
 from heed.launch.errors import explained
-from heed.launch.fine_tuning import inherit_architecture, score_initial_weights
+from heed.launch.fine_tuning import compare_directions, inherit_architecture, score_initial_weights
 from heed.launch.finish import chosen_weights, write_run
 from heed.launch.folder import write_hydra_folder
 from heed.launch.matching import match_run
@@ -162,9 +162,16 @@ def assemble(
     selection, metrics = load_metrics(config)
     trainer = _build_trainer(config, parts, folder, selection, callbacks)
     corpus, tokenizer = parts["text"]()
-    dropout, with_tests = parts["tokenizer"].bpe_dropout, config["test"]
+    if config["init_from"]:
+        compare_directions(Path(config["init_from"]), corpus.directions, joint=tokenizer.joint)
     data = TranslationData(
-        corpus, tokenizer, parts["batching"], bpe_dropout=dropout, with_tests=with_tests, resume=config["resume"]
+        corpus,
+        tokenizer,
+        parts["batching"],
+        bpe_dropout=parts["tokenizer"].bpe_dropout,
+        with_tests=config["test"],
+        limits=parts["model"].length_limits,
+        resume=config["resume"],
     )
     if corpus.train.is_mixture:
         trainer.callbacks.append(CountCorpora([part.text.name for part in corpus.train.texts]))

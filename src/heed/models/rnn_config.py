@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar, Literal
 
 from heed.layers.attention_scores import SCORES
@@ -136,3 +137,8 @@ class RNNConfig(ModelConfig):
     @property
     def width_multiple(self) -> int:
         return 2 if self.bidirectional else 1
+
+    @property
+    def length_limits(self) -> dict[str, tuple[float, float, float]]:
+        limit = self.attention.max_source
+        return {f"model.attention.max_source={limit}": (limit, inf, inf)} if limit else {}

@@ -130,6 +130,11 @@ class ModelConfig(ABC):
     def width_multiple(self) -> int:
         """``d_model``, the width of the states in all families, must be a multiple of this."""
 
+    @property
+    def length_limits(self) -> dict[str, tuple[float, float, float]]:
+        """The most source and target positions, and both together, by the option that limits them, with its value."""
+        return {}
+
     def to_plain(self) -> dict[str, Any]:
         """Return numbers, strings and nested dicts from which ``from_plain`` makes an equal configuration."""
         return asdict(self)

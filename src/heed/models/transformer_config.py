@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar, Literal
 
 from heed.layers.attention import PRODUCTS, CrossAttentionConfig, SelfAttentionConfig
@@ -77,3 +78,8 @@ class TransformerConfig(ModelConfig):
     @property
     def width_multiple(self) -> int:
         return self.num_heads * (2 if self.positions.kind == "rotary" else 1)
+
+    @property
+    def length_limits(self) -> dict[str, tuple[float, float, float]]:
+        limit = self.positions.max_length
+        return {f"model.positions.max_length={limit}": (limit, limit, inf)} if limit else {}

@@ -67,6 +67,18 @@ def starting_checkpoint(folder: Path, config: Mapping[str, Any]) -> Path | None:
     return checkpoint
 
 
+def adopt_checkpoint(checkpoint: dict[str, Any], *, is_mixture: bool) -> None:
+    """Prepare another run's checkpoint for a new run (``ckpt_path=``), whose text and options may differ.
+
+    Dropped: which validations were the best, by another metric or text. A mixture continues at the step, even if the
+    other text was none. `CountCorpora` keeps the counts of the texts of the same name. Everything else is kept.
+    """
+    for callback in ("Checkpoints", "EarlyStopping"):
+        checkpoint["callbacks"].pop(callback, None)
+    if is_mixture:
+        checkpoint["TranslationData"].update(epoch=0, step=checkpoint["global_step"])
+
+
 def check_resumable(
     checkpoint: Mapping[str, Any],
     path: Path,

@@ -64,13 +64,15 @@ class GuidedAlignment:
     def loss(self, cross: Float[Tensor, "L H R T S"], batch: Batch) -> Float[Tensor, ""]:
         """Return −Σ_t Σ_s G_ts log A_ts of the head's attention A and the targets G, summed over the sentences.
 
+        A weight of exactly 0, outside the window of a local reach, is left out: it would be a constant.
+
         Args:
             cross: attention of the batch, or of one in which every sentence is repeated; then the mean is taken.
         """
         weights = cross[self.extraction.layer - 1, 0].float()
         targets = self.targets(batch).to(weights.device)
         passes = len(weights) // len(targets)
-        logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+        logs = weights.where(weights > 0, 1.0).clamp_min(torch.finfo(weights.dtype).tiny).log()
         return -(targets.repeat_interleave(passes, 0) * logs).sum() / passes
 
 

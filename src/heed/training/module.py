@@ -30,9 +30,10 @@ from heed.layers.attention_scores import HeadLinear
 from heed.models.seq2seq import DecoderHidden, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInterval
+from heed.progress import print_line
 from heed.run_format import FORMAT
 from heed.runs.checkpoints import FORMAT_KEY
-from heed.runs.resume import check_resumable
+from heed.runs.resume import adopt_checkpoint, check_resumable
 from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loss import translation_loss, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
@@ -159,6 +160,8 @@ class TranslationModule(L.LightningModule):
         self.metrics = dict(metrics or {})
         self.guide = guide
         self.skipped = SkippedSteps(limit=options.max_skipped_steps)
+        self.restored_lr: float | None = None
+        """The learning rate of the last step before the checkpoint, if there is one."""
         self.training_began = False
         """Whether training has started, after restoring a checkpoint if there is one."""
         self.validation_scores: dict[str, float] = {}
@@ -214,6 +217,14 @@ class TranslationModule(L.LightningModule):
 
     def on_train_start(self) -> None:
         self.training_began = True
+        if (before := self.restored_lr) is not None:
+            peak, step = self.trainer.optimizers[0].param_groups[0]["initial_lr"], self.trainer.global_step
+            low, high = sorted([before, peak * self.lr_factor(step - 1)])
+            if high > 1.099 * low:
+                print_line(
+                    f"The learning rate goes on with {peak * self.lr_factor(step):.2g}, but the checkpoint ended with "
+                    f"{before:.2g}: optimizer.lr, the schedule or the end of the training has changed."
+                )
 
     def training_step(self, shard: StepShard, _: int) -> dict[str, Tensor]:
         """Take one optimizer step.
@@ -415,6 +426,9 @@ class TranslationModule(L.LightningModule):
             optimizer=type(optimizer).__name__,
             progress=fit_progress(self.trainer),
         )
+        if not self.data.resume:
+            adopt_checkpoint(checkpoint, is_mixture=self.data.corpus.train.is_mixture)
         groups = checkpoint["optimizer_states"][0]["param_groups"]
+        self.restored_lr = groups[0]["lr"]
         for saved, group in zip(groups, optimizer.param_groups, strict=True):
             saved.update({setting: value for setting, value in group.items() if setting != "params"})

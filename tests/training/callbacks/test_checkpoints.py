@@ -12,6 +12,7 @@ import lightning as L
 import pytest
 import torch
 
+from heed.run_format import FORMAT
 from heed.runs.checkpoints import BUILT_IN, Selection, sign
 from heed.runs.records import read_csv
 from heed.training.callbacks.checkpoints import Checkpoints
@@ -112,15 +113,10 @@ def test_a_resumed_run_names_the_best_checkpoints_that_were_deleted(
     trainer, module = L.Trainer(logger=False, barebones=True), L.LightningModule()
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best-0000020.ckpt").touch()
-    for folder, message in (
-        ("elsewhere", ""),
-        ("checkpoints", "Of the best checkpoints, best-0000010.ckpt no longer"),
-    ):
-        trainer.ckpt_path = str(tmp_path / folder / "last-0000030.ckpt")
-        checkpoints.load_state_dict({"scores": {10: {"loss": 1.0}, 20: {"loss": 2.0}}})
-        checkpoints.on_train_start(trainer, module)
-        assert checkpoints.best == [tmp_path / "checkpoints" / "best-0000020.ckpt"]
-        assert capsys.readouterr().err.startswith(message)
+    checkpoints.load_state_dict({"scores": {10: {"loss": 1.0}, 20: {"loss": 2.0}}})
+    checkpoints.on_train_start(trainer, module)
+    assert checkpoints.best == [tmp_path / "checkpoints" / "best-0000020.ckpt"]
+    assert capsys.readouterr().err.startswith("Of the best checkpoints, best-0000010.ckpt no longer")
 
 
 @pytest.mark.full
@@ -168,7 +164,7 @@ DAMAGES = {
     "no number of skipped steps": remove("skipped_steps"),
     "no format": remove("heed_format"),
     "an earlier format": replace("heed_format", value=1),
-    "a newer format": replace("heed_format", value=3),
+    "a newer format": replace("heed_format", value=FORMAT + 1),
     "a format that is text": replace("heed_format", value="two"),
     "no version": remove("pytorch-lightning_version"),
     "a version that is not one": replace("pytorch-lightning_version", value="yesterday"),

@@ -87,3 +87,19 @@ def test_losses_are_summed_over_processes_before_and_after_a_resume(monkeypatch:
     for rank, part, log_every in ((1, 0.75, 100), (0, 0.25, 5)):
         take_steps(ranks[rank], 4, 5, part=part, log_every=log_every, processes=2)
     assert ranks[0].nll == pytest.approx(whole.nll)
+
+
+def test_texts_of_another_mixture_are_known_by_their_names() -> None:
+    before = CountCorpora(["news", "crawl"])
+    start(before)
+    take_steps(before, 1, 12)
+    after = CountCorpora(["new", "crawl", "news"])
+    after.load_state_dict(deepcopy(before.state_dict()))
+    start(after)
+    nothing = {"sentences": 0, "tgt_tokens": 0, "nll": None}
+    assert after.results() == {"new": nothing, **{name: before.results()[name] for name in ("crawl", "news")}}
+    assert after._sums[:, 1:].flip(1).tolist() == before._sums.tolist()
+    assert after._sums[:, 0].tolist() == [0, 0]
+    fewer = CountCorpora(["crawl"])
+    fewer.load_state_dict(after.state_dict())
+    assert fewer.results() == {"crawl": before.results()["crawl"]}

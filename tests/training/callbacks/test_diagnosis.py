@@ -4,13 +4,14 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from heed.synthetic import generate
-from heed.training.callbacks.diagnosis import usual_lr
+from heed.training.callbacks.diagnosis import Diagnosis, usual_lr
 from heed.training.muon import Muon
 from tests.finished import FinishedRun
 
@@ -52,6 +53,37 @@ def test_a_resumed_run_says_nothing_twice(run: Callable[..., Path], capsys: pyte
     names = [entry["name"] for entry in diagnoses(folder)]
     assert len(names) == len(set(names))
     assert "model.dropout" not in "".join(line for line in capsys.readouterr().err.splitlines() if "Diagnosis" in line)
+
+
+def test_the_last_validation_of_a_run_that_early_stopping_ends_is_judged(run: Callable[..., Path]) -> None:
+    # chrF falls while the loss still does, and ends the run long before its last step.
+    folder = run("stopped", *TINY, "trainer.max_epochs=null", "trainer.max_steps=400", "schedule.warmup_steps=10",
+                 "callbacks.early_stopping.patience=1", "select=chrf", "optimizer.lr=1e-4")  # fmt: skip
+    ends = {entry["name"]: entry["step"] for entry in diagnoses(folder)}
+    steps = json.loads((folder / "results.json").read_text())["steps"]
+    assert steps < 400
+    assert ends == {"undertrained": steps}
+
+
+def test_sets_that_fine_tuning_made_worse_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def scored(bleu: float) -> SimpleNamespace:
+        return SimpleNamespace(scores=SimpleNamespace(bleu=bleu))
+
+    trainer = SimpleNamespace(default_root_dir=tmp_path, is_global_zero=True, global_step=100)
+    results = {"valid": scored(50.0), "domain": scored(60.0), "general": scored(0.04), "new": scored(0.0)}
+    module = SimpleNamespace(results=results, data=SimpleNamespace(validated=["valid"]))
+    callback = Diagnosis(init_from="runs/old")
+    callback.on_test_start(trainer, module)  # the test before fine-tuning
+    callback.on_test_end(trainer, module)
+    assert not (tmp_path / "diagnoses.jsonl").exists()
+    before = {"valid": 40.0, "domain": 10.0, "general": 99.7}
+    (tmp_path / "initial_scores.json").write_text(json.dumps({name: {"bleu": b} for name, b in before.items()}))
+    for _ in range(2):
+        callback.on_test_end(trainer, module)
+    (entry,) = diagnoses(tmp_path)
+    assert (entry["step"], entry["name"]) == (100, "forgotten")
+    assert "(general fell from BLEU 99.7 to 0.0)" in entry["message"]
+    assert capsys.readouterr().err.count("Diagnosis: ") == 1
 
 
 @pytest.mark.full

@@ -1,10 +1,10 @@
 """Prepare a training text in the cache: its clean pairs and their token ids."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from heed.cache import build_once, cache_key
 from heed.compat import usable_cores
@@ -13,13 +13,15 @@ from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation.clean_text import CleanText, write_clean_text
 from heed.data.preparation.workers import Workers
-from heed.data.text import Text, WordCounts
+from heed.data.text import Block, Text, WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import require_room
 from heed.options import AtLeast1, Positive, validated
 from heed.progress import progress_bar
+
+Result = TypeVar("Result")
 
 SMALL = 2**25
 """Largest text, in bytes, that is prepared without worker processes: starting them would take longer."""
@@ -99,13 +101,19 @@ class PreparedText:
 
     def count_words(self, at_most: int, workers: Workers) -> WordCounts:
         """Return the word counts of a sample of about ``at_most`` pairs."""
-        bound, counts = self.clean.bound * min(at_most, len(self)) // len(self), WordCounts()
-        tasks = [partial(_count_words, self.clean.folder, number, bound) for number in self.clean.blocks]
-        with progress_bar("Counting words", total=len(tasks), unit="blocks") as bar:
-            for words in workers.map(tasks):
-                counts.update(words)
-                bar.update()
+        counts = WordCounts()
+        for words in self.map_blocks(WordCounts.of, at_most, workers):
+            counts.update(words)
         return counts
+
+    def map_blocks(self, function: Callable[[Block], Result], at_most: int, workers: Workers) -> Iterator[Result]:
+        """Yield the results of a function of each block, of a sample of about ``at_most`` pairs."""
+        bound = self.clean.bound * min(at_most, len(self)) // len(self)
+        tasks = [partial(_apply, function, self.clean.folder, number, bound) for number in self.clean.blocks]
+        with progress_bar("Counting words", total=len(tasks), unit="blocks") as bar:
+            for result in workers.map(tasks):
+                yield result
+                bar.update()
 
     def encode(self, tokenizer: Tokenizer) -> StoredPairs:
         """Return the token ids of all pairs. They are written to the cache once.
@@ -135,6 +143,6 @@ class PreparedText:
         require_room(folder.parent, needed - done, f"preparing {len(self):,} pairs", "cache_dir")
 
 
-def _count_words(text: Path, number: int, bound: int) -> WordCounts:
-    """Return the word counts of the pairs of a block with keys below ``bound``."""
-    return WordCounts.of(CleanText(text).read(number, high=bound)[0])
+def _apply(function: Callable[[Block], Result], text: Path, number: int, bound: int) -> Result:
+    """Apply a function to the pairs of a block with keys below ``bound``."""
+    return function(CleanText(text).read(number, high=bound)[0])

@@ -63,12 +63,11 @@ class Checkpoints(Checkpoint):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         missing = [path for path in self.best if not path.exists()]
-        if missing and trainer.is_global_zero and Path(str(trainer.ckpt_path)).parent == self.folder:
+        if missing and trainer.is_global_zero:
             print_line(
                 f"Of the best checkpoints, {', '.join(path.name for path in missing)} no longer exist: the best one is "
                 "chosen from the others."
             )
-        # A run that starts from another run's checkpoint has none of the files.
         self.scores = {step: scores for step, scores in self.scores.items() if self._path("best", step).exists()}
         self.scores = trainer.strategy.broadcast(self.scores)
         if trainer.is_global_zero and self._restored:

@@ -26,16 +26,15 @@ class CountCorpora(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all processes. All of them have to call it."""
-        return {
-            "sentences": self.sentences,
-            "tokens": self.tokens,
-            "nll": self.nll,
-            "sums": sum_over_processes(self._sums).cpu(),
-        }
+        columns = torch.stack([self.sentences, self.tokens]), sum_over_processes(self._sums)
+        drawn, sums = (dict(zip(self.names, column.T.tolist(), strict=True)) for column in columns)
+        return {"drawn": drawn, "sums": sums, "nll": self.nll}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        names = ("sentences", "tokens", "nll", "sums")
-        self.sentences, self.tokens, self.nll, self._sums = (state_dict[name] for name in names)
+        """Restore the texts that have the same name: ``ckpt_path`` allows another mixture."""
+        self.sentences, self.tokens = torch.tensor([state_dict["drawn"].get(name, [0, 0]) for name in self.names]).T
+        self._sums = torch.tensor([state_dict["sums"].get(name, [0.0, 0.0]) for name in self.names]).T
+        self.nll = {name: nll for name, nll in state_dict["nll"].items() if name in self.names}
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         # A restored sum is that of all processes.

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from torch.optim import Optimizer
 from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.data.pairs import flatten
-from heed.evaluation.diagnosis import Facts, diagnose, symptom_shares
+from heed.evaluation.diagnosis import Facts, compare_with_start, diagnose, symptom_shares
 from heed.evaluation.parallel_text import Sides, find_faults
 from heed.progress import print_line
 from heed.runs.checkpoints import METRICS
@@ -38,12 +39,13 @@ class Diagnosis(Callback):
     def __init__(self, *, init_from: str | None) -> None:
         self.fine_tuned = init_from is not None
         self.facts: Facts | None = None
+        self.latest: Facts | None = None
+        """The facts at the latest validation."""
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
-            facts = known_facts(trainer, pl_module, pl_module.data, fine_tuned=self.fine_tuned)
-            self.facts = replace(facts, initial_bleu=_initial_bleu(trainer, pl_module.data.validated[0]))
-            self._report(trainer, self.facts)
+            self.facts = known_facts(trainer, pl_module, pl_module.data, fine_tuned=self.fine_tuned)
+            self._report(trainer, diagnose(self.facts))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         rows = read_csv(Path(trainer.default_root_dir, METRICS))
@@ -56,7 +58,7 @@ class Diagnosis(Callback):
         best = min((last, *reversed(before)), key=lambda row: float(row["valid_loss"]))
         earlier = [row for row in before if int(row["step"]) <= 0.75 * trainer.global_step]
         name = pl_module.data.validated[0]
-        facts = replace(
+        self.latest = replace(
             self.facts,
             nll=losses[-1],
             lowest_nll=min(losses),
@@ -72,25 +74,30 @@ class Diagnosis(Callback):
             symptoms=symptom_shares(self.facts.text, self.facts.valid, pl_module.results[name].translations),
             padding=next(callback.padding for callback in trainer.callbacks if isinstance(callback, MetricsLogger)),
             skipped=pl_module.skipped.total,
-            ends=trainer.should_stop,
         )
-        self._report(trainer, facts)
+        self._report(trainer, diagnose(self.latest))
 
-    def _report(self, trainer: L.Trainer, facts: Facts) -> None:
+    def on_test_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        # Whatever ended the training, its end is certain here; a search that ends a run early does not test it.
+        if self.latest is not None:
+            self._report(trainer, diagnose(replace(self.latest, ends=True)))
+
+    def on_test_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        file = Path(trainer.default_root_dir, INITIAL_SCORES)
+        if trainer.is_global_zero and file.exists():  # after fine-tuning, not before it
+            initial = json.loads(file.read_text(encoding="utf-8"))
+            scores = {n: (initial[n]["bleu"], r.scores.bleu) for n, r in pl_module.results.items() if n in initial}
+            self._report(trainer, compare_with_start(scores, pl_module.data.validated))
+
+    def _report(self, trainer: L.Trainer, found: Mapping[str, str]) -> None:
         """Print and store what the run, resumed or not, has not said before."""
         path = Path(trainer.default_root_dir, DIAGNOSES)
         said = {record["name"] for record in read_json_lines(path)}
-        new = {name: message for name, message in diagnose(facts).items() if name not in said}
+        new = {name: message for name, message in found.items() if name not in said}
         for message in new.values():
             print_line(f"Diagnosis: {message}")
         step = trainer.global_step
         keep_json_lines(path, lambda _: True, ({"step": step, "name": name, "message": new[name]} for name in new))
-
-
-def _initial_bleu(trainer: L.Trainer, split: str) -> float:
-    """Return the BLEU before fine-tuning; 0 if this is no fine-tuning."""
-    file = Path(trainer.default_root_dir, INITIAL_SCORES)
-    return float(json.loads(file.read_text(encoding="utf-8"))[split]["bleu"]) if file.exists() else 0.0
 
 
 def known_facts(trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, fine_tuned: bool) -> Facts:
