@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from pathlib import Path
 
 from heed.cli.arguments import add
 from heed.cli.lines import write_lines
@@ -14,6 +15,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "data", "DATA", text, nargs="+")
     text = "validation set, one file or two; without it, the training text is compared with itself"
     parser.add_argument("--valid", metavar="FILE", help=text, nargs="+", default=[])
+    text = "write a table of all faulty lines: text, line and fault, also of the lines that cleaning drops"
+    parser.add_argument("--lines", metavar="FILE", help=text, type=Path)
+    text = "write the training pairs that cleaning keeps to a new folder"
+    parser.add_argument("--write", metavar="DIR", help=text, type=Path)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -25,7 +30,8 @@ def run(args: argparse.Namespace) -> None:
         entries = [[files] if len(files) == 2 else files for files in (train, valid or train)]
         given = ["data=files", f"data.train={entries[0]}", f"data.valid={entries[1]}", "data.test=null"]
         options = [*given, *([] if valid else ["data.cleaning.drop_leaked=false", "data.max_eval=1000"]), *options]
-    write_lines(check(options))
+    with_sets = bool(valid) or not train
+    write_lines(check(options, lines=args.lines, write=args.write, with_sets=with_sets))
 
 
 def _is_option(word: str) -> bool:
