@@ -125,14 +125,40 @@ class Sides:
 
         def log_odds(words: set[str], side: int) -> float:
             own = [text is self and side == 0, text is self and side == 1]  # a sentence is no evidence for itself
-            number, words = len(words), {word for word in words if src[word] + tgt[word] > sum(own)}
-            ratios = ((src[w] - own[0] + 0.5) / src_total * tgt_total / (tgt[w] - own[1] + 0.5) for w in words)
-            return sum(map(math.log, ratios)) if 2 * len(words) >= number else 0.0
+            counts = [(src[w] - own[0], tgt[w] - own[1]) for w in words]
+            if 2 * counts.count((0, 0)) > len(counts):
+                return 0.0
+            return sum(math.log((a + 0.5) / src_total * tgt_total / (b + 0.5)) for a, b in counts)
 
         odds = np.array([(log_odds(a, 0), log_odds(b, 1)) for a, b in zip(*text.words, strict=True)]).reshape(-1, 2)
-        least = np.where(odds[:, 0] * odds[:, 1] < 0, CERTAIN / 4, CERTAIN / 2)  # names can make both sides alike
+        least = np.where(odds[:, 0] * odds[:, 1] < 0, CERTAIN / 4, CERTAIN / 2)  # names make both sides alike
         certain = (np.abs(odds).min(1) >= least) & (np.abs(odds).sum(1) >= CERTAIN)
         return [(int(a), int(b)) for a, b in np.sign(odds) * certain[:, None]]
+
+    @cached_property
+    def associations(self) -> "Associations":
+        """Which words of the two sides occur together."""
+        words = [[word for word, _ in counts.most_common(WORDS)] for counts in self.counts]
+        src, tgt = map(_presence, self.words, words)
+        shifted = {offset: np.roll(tgt, -offset, 0) for offset in OFFSETS}
+        # Associations of every other pair, measured on the remaining ones.
+        halves = {offset: _association(src[::2], target[::2]) for offset, target in shifted.items()}
+        gains = {offset: _gains(src[1::2], shifted[offset][1::2], weights).mean() for offset, weights in halves.items()}
+        best = max(OFFSETS, key=lambda offset: gains[offset])
+        best = best if gains[best] > max(0.1, 1.2 * gains[0]) else 0
+        return Associations(words, best, _association(src, shifted[best]), halves[best], float(gains[best]))
+
+
+class Associations(NamedTuple):
+    """Associations of the most frequent words of sources with those of targets that are shifted by ``offset`` lines."""
+
+    words: Sequence[Sequence[str]]
+    offset: int
+    weights: Matrix
+    half: Matrix
+    """Those of every other pair."""
+    gain: float
+    """How much more the remaining pairs are associated with their own targets than with distant ones, on average."""
 
 
 def find_faults(text: Sides, other: Sides, split: str = "") -> list[Fault]:
@@ -160,71 +186,61 @@ def find_faults(text: Sides, other: Sides, split: str = "") -> list[Fault]:
         rows["shifted"], whole["unrelated"] = _find_misaligned(text, other, learned)
         copied -= {*rows["third_language"]}
     rows["untranslated"] = sorted(copied)
-    for side in (text.src, text.tgt):
-        has = {name: sum(map(is_so, side)) / max(1, len(side)) for name, is_so in WRITING.items()}
-        whole["tokenized"] = max(whole.get("tokenized", 0.0), has["punctuation"] if has["punctuation"] > 0.5 else 0.0)
-        is_cased = 2 * sum(line != line.upper() for line in side) > len(side)
-        whole["lower_cased"] = max(whole.get("lower_cased", 0.0), float(is_cased and not has["upper_case"]))
-    if split and min(len(text), len(other)) >= 20:
-        different = _differences(other.src, text.src) + _differences(other.tgt, text.tgt)
-        whole |= dict.fromkeys(different, 1.0)
+    for lines, trained in ((text.src, other.src), (text.tgt, other.tgt)):
+        whole |= dict.fromkeys(_find_writing(lines, trained if split else []), 1.0)
     if len(rows["segmented"]) <= 0.05 * len(text):  # "@@" also occurs in text about programs
         del rows["segmented"]
     faults = [Fault(name, len(found) / len(text), found, split) for name, found in rows.items() if found]
     return faults + [Fault(name, float(share), split=split) for name, share in whole.items() if share]
 
 
-def _differences(trained: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """Return in which respects one side of a set that is scored is written in another way than that of the text."""
+def _find_writing(lines: Sequence[str], trained: Sequence[str]) -> Iterator[str]:
+    """Yield how a side is not written as raw text, nor as the same side of the training text, which may be empty."""
+    upper, spaced = (sum(map(has, lines)) / max(1, len(lines)) for has in WRITING.values())
+    if spaced > 0.5:
+        yield "tokenized"
+    if not upper and 2 * sum(line != line.upper() for line in lines) > len(lines):
+        yield "lower_cased"
+    if min(len(lines), len(trained)) < 20:
+        return
     known = scripts(trained)
-    found = ["script"] if 2 * sum(not scripts([line]) <= known for line in lines) > len(lines) else []
-    for name, has in WRITING.items():
-        before, now = (sum(map(has, side)) / len(side) for side in (trained, lines))
-        found += [name] if abs(before - now) > 0.5 else []
-    return found
+    if 2 * sum(not scripts([line]) <= known for line in lines) > len(lines):
+        yield "script"
+    for (name, has), share in zip(WRITING.items(), (upper, spaced), strict=True):
+        if abs(sum(map(has, trained)) / len(trained) - share) > 0.5:
+            yield name
 
 
 def _find_foreign(text: Sides, learned: Sides, side: int) -> list[int]:
     """Return the sentences of a side that are in a third language.
 
     The first candidates have no frequent word of their side, while the other side has some: lists of names have none
-    on either side. Then a candidate is a sentence whose words are those of the candidates. They are in another
-    language, not only about another topic, if most of their words occur nowhere else.
+    on either side. Then candidates are the sentences whose words are those of the candidates. Their language is another
+    one, not only their topic, if most of their words occur nowhere else.
     """
-    if text is learned:
-        sentences, others, counts, known = text.words[side], text.words[1 - side], *text.counts[:: 1 - 2 * side]
-    else:
-        sentences, others = (text.words[n] + learned.words[n] for n in (side, 1 - side))
-        counts, known = (text.counts[n] + learned.counts[n] for n in (side, 1 - side))
-    total, known_total = counts.total(), known.total()
-    best: list[int] = []
+    parts = (text,) if text is learned else (text, learned)
+    sentences, others = ([words for part in parts for words in part.words[n]] for n in (side, 1 - side))
+    counts, known = (sum((part.counts[n] for part in parts), Counter[str]()) for n in (side, 1 - side))
+    total, known_total, best = counts.total(), known.total(), list[int]()
     for number in COMMON:
         common, usual = ({word for word, _ in learned.counts[n].most_common(number)} for n in (side, 1 - side))
         found = [
             row
             for row, (words, other) in enumerate(zip(sentences, others, strict=True))
-            if len(words) >= LONG and words.isdisjoint(common) and not other.isdisjoint(usual)
+            if len(words) >= LONG and words.isdisjoint(common) and len(other & usual) > 1
         ]
-        own: Counter[str] = Counter()
+        own = Counter[str]()
         for _ in range(3):
             if not FEW <= len(found) <= len(sentences) / 4:
                 found = []
                 break
-            own, candidates = Counter(word for row in found for word in sentences[row]), set(found)
-            size = own.total()
-
-            def log_odds(word: str, once: int, own: Counter[str] = own, size: int = size) -> float:
-                usual = max((counts[word] - own[word]) / (total - size), known[word] / known_total)
-                # Two occurrences are added, so that a word of a single sentence is no evidence.
-                return math.log(((own[word] - once + 2) / size) / (usual + 2 / size))
-
-            odds = {word: log_odds(word, 0) for word in counts}
+            own = Counter(word for row in found for word in sentences[row])
+            size, odds = own.total(), {}
+            for word, count in counts.items():
+                elsewhere = max((count - own[word]) / (total - size), known[word] / known_total)
+                # Words of a single sentence are no evidence.
+                odds[word] = math.log((max(own[word], 1) + 1) / size / (elsewhere + 2 / size))
             found = [row for row, words in enumerate(sentences) if sum(map(odds.__getitem__, words)) >= CERTAIN]
-            found = [  # a sentence is no evidence for itself
-                row
-                for row in found
-                if row not in candidates or sum(log_odds(word, 1) for word in sentences[row]) >= CERTAIN
-            ]
         repeated = {word: number for word, number in own.items() if counts[word] > 1}
         purity = sum(number**2 / counts[word] for word, number in repeated.items()) / max(1, sum(repeated.values()))
         if purity > 0.6 and len(found) > len(best):
@@ -237,39 +253,26 @@ def _find_foreign(text: Sides, learned: Sides, side: int) -> list[int]:
 
 def _find_misaligned(text: Sides, other: Sides, learned: Sides) -> tuple[list[int], float]:
     """Return the pairs whose lines are shifted, and the fraction of unrelated pairs, see `find_faults`."""
-    frequent = [[word for word, _ in counts.most_common(WORDS)] for counts in learned.counts]
-
-    def presence(sides: Sides) -> list[Matrix]:
-        return [_presence(side, words) for side, words in zip(sides.words, frequent, strict=True)]
-
-    src, tgt = presence(learned)
-    shifted = {offset: np.roll(tgt, -offset, 0) for offset in OFFSETS}
-    # Associations of every other pair, measured on the remaining ones.
-    halves = {offset: _association(src[::2], target[::2]) for offset, target in shifted.items()}
-    related = {offset: _gains(src[1::2], shifted[offset][1::2], weights).mean() for offset, weights in halves.items()}
-    best = max(OFFSETS, key=lambda offset: related[offset])
-    best = best if related[best] > max(0.1, 1.2 * related[0]) else 0
-    weights = _association(src, shifted[best])
-    own_src, own_tgt = (src, tgt) if text is learned else presence(text)
-    own = own_src @ weights
-    scores = {offset: _scores(own, own_src, np.roll(own_tgt, -offset, 0)) for offset in OFFSETS}
-    if best and text is learned:
-        rows = {*range(len(text))}.difference(_find_segments(scores[0] - scores[best]))
+    words, offset, weights, half, gain = learned.associations
+    src, tgt = map(_presence, text.words, words)
+    related = src @ weights
+    scores = {offset: _scores(related, src, np.roll(tgt, -offset, 0)) for offset in OFFSETS}
+    if offset and text is learned:
+        rows = {*range(len(text))}.difference(_find_segments(scores[0] - scores[offset]))
     else:
         rows = {row for offset in OFFSETS[1:] for row in _find_segments(scores[offset] - scores[0])}
-
     # Targets that are cut have few of the words that their sources are associated with.
     enough = min(len(text), len(other)) >= ENOUGH and len(learned) >= 5 * ENOUGH
     if rows or not enough or text.length_ratio < 0.7 * other.length_ratio:
         return sorted(rows), 0.0
-    compared = presence(other if text is learned else text)
-    set_gains = _gains(compared[0], compared[1], halves[best])
     if text is learned:
-        unrelated = 1 - related[best] / set_gains.mean() if set_gains.mean() > 0.2 else 0.0
+        known_src, known_tgt = map(_presence, other.words, words)
+        expected = _gains(known_src, known_tgt, half).mean()
+        unrelated = 1 - gain / expected if expected > 0.2 else 0.0
         return [], unrelated if unrelated > 0.3 else 0.0
     # Sentences about other things have fewer associated words, so that only a set without any association is certain.
-    is_related = set_gains.mean() > 3 * set_gains.std() / math.sqrt(len(text))
-    return [], 0.0 if is_related or related[best] < 0.2 else 1.0
+    gains = _gains(src, tgt, half)
+    return [], float(gain > 0.2 and gains.mean() < 3 * gains.std() / math.sqrt(len(text)))
 
 
 def _find_segments(gain: Matrix) -> Iterator[int]:
