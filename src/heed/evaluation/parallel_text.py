@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from heed.characters import find_invisible, has_no_break_space, has_repeated_spaces, is_decomposed
+from heed.characters import find_invisible, has_no_break_space, has_repeated_spaces, is_decomposed, normalized
 from heed.evaluation.symptoms import scripts
 from heed.evaluation.words import casefolded_words
 
@@ -172,11 +172,12 @@ def find_faults(text: Sides, other: Sides, split: str = "") -> list[Fault]:
     """
     learned = other if split else text
     pairs = list(zip(text.src, text.tgt, strict=True))
+    compared = [(normalized(src), normalized(tgt)) for src, tgt in pairs]
     first: dict[tuple[str, str], int] = {}
     rows = {name: [row for row, pair in enumerate(pairs) if any(map(has, pair))] for name, has in LINES.items()}
-    rows["duplicates"] = [row for row, pair in enumerate(pairs) if first.setdefault(pair, row) != row]
-    rows["empty"] = [row for row, pair in enumerate(pairs) if not all(map(str.strip, pair))]
-    copied = {row for row, (src, tgt) in enumerate(pairs) if src == tgt and len(text.words[0][row]) >= LONG}
+    rows["duplicates"] = [row for row, pair in enumerate(compared) if first.setdefault(pair, row) != row]
+    rows["empty"] = [row for row, pair in enumerate(compared) if not all(pair)]
+    copied = {row for row, (src, tgt) in enumerate(compared) if src == tgt and len(text.words[0][row]) >= LONG}
     whole: dict[str, float] = {}
     if len(learned) >= ENOUGH:
         languages = learned.languages(text)
