@@ -17,6 +17,7 @@ from heed.data.formats.files import without_compression
 from heed.data.text import ParallelText, Text
 from heed.directions import Direction
 from heed.errors import HeedError
+from heed.languages import find_language
 from heed.options import AtLeast0, AtLeast1, Positive, from_plain, validated
 
 NAME_BYTES = 200
@@ -130,7 +131,8 @@ class FilesCorpus(CorpusOptions):
         pairs = [(key, direction, entry) for key, direction, entries in sets for entry in entries if len(entry) == 2]
         for key, direction, entry in pairs:
             src, tgt = _languages_of_names(entry)
-            if src and tgt and (src == direction.tgt_lang or tgt == direction.src_lang):
+            named = [find_language(code or "", direction) for code in (src, tgt)]
+            if src and tgt and (named[0] == direction.tgt_lang or named[1] == direction.src_lang):
                 raise HeedError(
                     f"data.{key}: [{','.join(entry)}] is {src}-{tgt} by its suffixes, but its direction is "
                     f"{direction}{origin}: swap the two files."
