@@ -127,16 +127,14 @@ def misread(line: str) -> str:
 
 BROKEN = {
     "swapped languages": Case("a third of the lines swapped", ["swapped"], change=swap(0.33)),
-    "swapped validation": Case("all training lines swapped", ["swapped_validation"], change=swap(1.0)),
+    "swapped validation": Case("all training lines swapped", ["valid.swapped"], change=swap(1.0)),
     "shifted lines": Case("targets one line too early", ["shifted"], change=shift(1.0)),
-    "shifted range": Case(
-        "targets of the first half one line too early", ["shifted_lines", "shifted"], change=shift(0.5)
-    ),
+    "shifted range": Case("targets of the first half one line too early", ["shifted"], change=shift(0.5)),
     "label noise": Case("60 % of the targets exchanged", ["unrelated"], change=shuffle(0.6)),
     "untranslated lines": Case("a quarter of the targets untranslated", ["untranslated"], change=copy_source(0.25)),
-    "wrong script": Case("training targets in another script", ["script"], change=other_script),
+    "wrong script": Case("training targets in another script", ["valid.script"], change=other_script),
     "wrong encoding": Case("UTF-8 read as Latin-1", ["encoding"], change=each(misread)),
-    "lower case": Case("training text in lower case", ["upper_case"], change=each(str.lower)),
+    "lower case": Case("training text in lower case", ["valid.upper_case"], change=each(str.lower)),
     "duplicated corpus": Case(
         "each pair ten times, and kept",
         ["duplicates"],

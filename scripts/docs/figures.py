@@ -167,7 +167,11 @@ def diagnoses() -> str:
     when = dict.fromkeys(BEFORE_TRAINING, "before the first step") | dict.fromkeys(AT_VALIDATION, "at a validation")
     when |= dict.fromkeys(("worse_than_before", "forgotten"), "after fine-tuning")
     rows = [
-        [f"`{name}`", when.get(name, "before the first step, and `heed check`"), re.sub(r"\{.*?\}", "…", sentence)]
+        [
+            f"`{name}`",
+            when.get(name, "before the first step, and `heed check`"),
+            re.sub(r"\{.*?\}", "…", sentence.replace("{0.pairs}", "pairs")),
+        ]
         for name, sentence in SENTENCES.items()
     ]
     return markdown_table(["name", "when", "what heed says"], rows)

@@ -1,6 +1,6 @@
 """Each rule is sure of its cause, and silent about a run without faults."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,14 +8,17 @@ import pytest
 from heed.evaluation.diagnosis import (
     AT_VALIDATION,
     BEFORE_TRAINING,
+    MILD,
     SENTENCES,
     Facts,
     compare_with_start,
+    describe,
     diagnose,
     symptom_shares,
 )
-from heed.evaluation.parallel_text import Fault, Sides
+from heed.evaluation.parallel_text import LINES, WRITING, Fault, Sides
 
+OF_SETS = {"scored_swapped", "scored_duplicates", "scored_empty"}
 NO_SYMPTOMS = {"empty": 0.0, "too short": 0.01, "source language": 0.0, "copied source": 0.0, "repeats": 0.02,
                "same": 0.01}  # fmt: skip
 GOOD = Facts(
@@ -91,7 +94,7 @@ def test_rates_are_judged_by_what_suits_the_optimizer(usual: float | None, rate:
 
 def test_faults_of_a_part_of_the_text_are_said_and_those_of_single_pairs_are_not() -> None:
     said = diagnose(replace(GOOD, faults=[Fault("swapped", 0.25, [1, 2]), Fault("encoding", 0.001, [7])]))
-    assert said == {"swapped": "In at least 25.0% of the training pairs the languages are swapped: swap them back."}
+    assert said == {"swapped": "In at least 25% of the training pairs the languages are swapped: swap them back."}
 
 
 def test_a_known_cause_is_not_said_again_as_a_symptom() -> None:
@@ -112,14 +115,28 @@ def test_translations_that_still_improve_may_be_short() -> None:
 
 
 def test_sentences_use_known_facts_and_belong_to_rules() -> None:
-    names = {field.name for field in fields(Facts)}
     for name in (*BEFORE_TRAINING, *AT_VALIDATION):
         SENTENCES[name].format(replace(GOOD, **TRAINED))
-    of_texts = {"swapped", "untranslated", "swapped_validation", "shifted", "shifted_lines", "unrelated", "encoding",
-                "duplicates", "markup", "empty_targets", "script", "upper_case", "punctuation"}  # fmt: skip
+    of_texts = {*LINES, *WRITING, *MILD, "swapped", "untranslated", "third_language", "shifted", "unrelated",
+                "duplicates", "empty", "script"}  # fmt: skip
     after = {"worse_than_before", "forgotten"}
-    assert {*SENTENCES} == {*BEFORE_TRAINING, *AT_VALIDATION, *of_texts, *after}
-    assert {"step", "nll"} <= names
+    assert {*SENTENCES} == {*BEFORE_TRAINING, *AT_VALIDATION, *of_texts, *OF_SETS, *after}
+
+
+@pytest.mark.parametrize(("share", "percent"), [(1.0, "100%"), (0.25, "25%"), (0.3333, "33.3%"), (0.0001, "0.01%")])
+def test_a_fault_is_described_with_its_text(share: float, percent: str) -> None:
+    assert describe(Fault("markup", share)).startswith(f"{percent} of the training pairs have")
+    assert describe(Fault("markup", share, split="valid")).startswith(f"{percent} of the validation pairs have")
+    assert describe(Fault("markup", share, split="news")).startswith(f"{percent} of the pairs of news have")
+    for name in OF_SETS:
+        fault = Fault(name.removeprefix("scored_"), share, split="test")
+        assert describe(fault) == SENTENCES[name].format(fault) != describe(fault._replace(split=""))
+
+
+def test_a_run_names_faults_of_its_sets_unless_they_are_small_or_mild() -> None:
+    faults = [Fault("markup", 1.0, [0], "valid"), Fault("empty", 0.3, [3], "news"), Fault("empty", 0.01, [3], "test"),
+              Fault("duplicates", 0.3, [3], "test"), Fault("spaces", 0.5, [3]), Fault("markup", 0.02, [3])]  # fmt: skip
+    assert {*diagnose(replace(GOOD, faults=faults))} == {"valid.markup", "news.empty", "markup"}
 
 
 def test_every_set_of_a_fine_tuned_model_is_compared_with_its_start() -> None:

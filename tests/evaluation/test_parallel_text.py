@@ -1,7 +1,8 @@
 """Faults that are put into a generated text are found where they are, and none is found in the text itself."""
 
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
@@ -9,83 +10,168 @@ from heed.evaluation.parallel_text import Fault, Sides, find_faults
 from heed.synthetic import generate
 
 PAIRS = 2_000
+SETS = ("", "valid", "test")
+Pair = tuple[str, str]
+Damage = Callable[[str, str], Pair]
+
+FRENCH = ("Le vieux fermier", "Une petite fille", "Le chat noir", "La reine", "Un ours", "Mon frère", "Le voisin")
+SEES = ("regarde toujours", "ne voit pas", "cherche encore", "aime beaucoup", "montre souvent")
+OBJECTS = ("la maison près du pont .", "le chien dans le jardin .", "un livre sur la table .", "les oiseaux du parc .")
+
+
+def swap(src: str, tgt: str) -> Pair:
+    return tgt, src
+
+
+def french(src: str, tgt: str) -> Pair:
+    rng = random.Random(tgt)
+    return src, " ".join(map(rng.choice, (FRENCH, SEES, OBJECTS)))
+
+
+DAMAGES: list[tuple[str, Damage]] = [
+    ("swapped", swap),
+    ("untranslated", lambda src, tgt: (src, src)),
+    ("untranslated", lambda src, tgt: (tgt, tgt)),
+    ("third_language", french),
+    ("encoding", lambda src, tgt: (src, f"{tgt} fÃ¼r")),
+    ("encoding", lambda src, tgt: (src, f"{tgt} f\ufffdr")),
+    ("markup", lambda src, tgt: (f'<p class="x">{src}</p>', tgt)),
+    ("markup", lambda src, tgt: (src, f"{tgt} &amp; Co.")),
+    ("segmented", lambda src, tgt: (src, re.sub(r"(\w\w\w)(?=\w)", r"\1@@ ", f"{tgt} Hundehütte"))),
+    ("segmented", lambda src, tgt: (re.sub(r"(^| )", r"\1▁", src), tgt)),
+    ("tabs", lambda src, tgt: (src.replace(" ", "\t", 1), tgt)),
+    ("invisible", lambda src, tgt: (src, f"{tgt}\u200b")),
+    ("invisible", lambda src, tgt: (f"\ufeff{src}", tgt)),
+    ("invisible", lambda src, tgt: (src[:1] + "\xad" + src[1:], tgt)),
+    ("spaces", lambda src, tgt: (src.replace(" ", "\xa0", 1), tgt)),
+    ("spaces", lambda src, tgt: (src, tgt.replace(" ", "  ", 1))),
+    ("decomposed", lambda src, tgt: (src, f"{tgt} Tu\u0308r")),
+    ("empty", lambda src, tgt: (src, " ")),
+    ("empty", lambda src, tgt: ("", tgt)),
+    ("duplicates", lambda src, tgt: ("The dog sleeps .", "Der Hund schläft .")),
+]
 
 
 @pytest.fixture(scope="module")
-def corpus() -> tuple[Sides, Sides]:
-    """A training text and a validation set."""
-    generated = generate(seed=3, train=PAIRS, valid=250, test=2, long=2)
-    train, valid = (
-        Sides([e.src for e in part], [e.tgt for e in part]) for part in map(generated.get, ("train", "valid"))
-    )
-    return train, valid
+def corpus() -> dict[str, Sides]:
+    """A training text, a validation set and a test set, by `SETS`."""
+    generated = generate(seed=3, train=PAIRS, valid=250, test=300, long=2)
+    parts = zip(SETS, ("train", "valid", "test"), strict=True)
+    return {split: Sides([e.src for e in generated[part]], [e.tgt for e in generated[part]]) for split, part in parts}
 
 
-def faults(text: Sides, valid: Sides) -> dict[str, Fault]:
-    return {fault.name: fault for fault in find_faults(text, valid)}
+def faults(corpus: Mapping[str, Sides], split: str, damaged: Sides | None = None) -> dict[str, Fault]:
+    """The faults of one text of the corpus, which may be replaced by another one."""
+    text = corpus[split] if damaged is None else damaged
+    return {fault.name: fault for fault in find_faults(text, corpus["" if split else "valid"], split)}
 
 
-def test_a_good_text_has_no_faults(corpus: tuple[Sides, Sides]) -> None:
-    assert faults(*corpus) == {}
+def damage(text: Sides, change: Damage, rows: Collection[int]) -> Sides:
+    pairs = [change(*pair) if row in rows else pair for row, pair in enumerate(zip(text.src, text.tgt, strict=True))]
+    return Sides([src for src, _ in pairs], [tgt for _, tgt in pairs])
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("swapped", lambda src, tgt: (tgt, src)),
-        ("untranslated", lambda src, tgt: (src, src)),
-        ("encoding", lambda src, tgt: (src, f"{tgt} fÃ¼r")),
-        ("encoding", lambda src, tgt: (src, f"{tgt} f\ufffdr")),
-        ("markup", lambda src, tgt: (f'<p class="x">{src}</p>', tgt)),
-        ("markup", lambda src, tgt: (src, f"{tgt} &amp; Co.")),
-        ("empty_targets", lambda src, tgt: (src, " ")),
-        ("duplicates", lambda src, tgt: ("The dog sleeps .", "Der Hund schläft .")),
-    ],
-)
+@pytest.mark.parametrize("split", SETS)
+def test_a_good_text_has_no_faults(corpus: dict[str, Sides], split: str) -> None:
+    assert faults(corpus, split) == {}
+
+
+@pytest.mark.parametrize("split", SETS)
+@pytest.mark.parametrize(("name", "change"), DAMAGES)
 def test_faults_of_single_pairs_are_found_in_their_lines(
-    corpus: tuple[Sides, Sides], name: str, change: Callable[[str, str], tuple[str, str]]
+    corpus: dict[str, Sides], name: str, change: Damage, split: str
 ) -> None:
-    train, valid = corpus
-    broken = set(random.Random(1).sample(range(PAIRS), 300))
-    pairs = [
-        change(*pair) if row in broken else pair for row, pair in enumerate(zip(train.src, train.tgt, strict=True))
-    ]
-    found = faults(Sides([src for src, _ in pairs], [tgt for _, tgt in pairs]), valid)
+    size = len(corpus[split])
+    broken = set(random.Random(1).sample(range(size), size * 3 // 20))
+    found = faults(corpus, split, damage(corpus[split], change, broken))
     assert set(found) == {name}
     assert set(found[name].rows) <= broken
     assert len(found[name].rows) > 0.9 * len(broken)
-    assert found[name].share == len(found[name].rows) / PAIRS
+    assert found[name].share == len(found[name].rows) / size
+    assert found[name].split == split
 
 
+def test_a_hundredth_of_the_sentences_in_a_third_language_is_found(corpus: dict[str, Sides]) -> None:
+    broken = set(random.Random(1).sample(range(PAIRS), PAIRS // 100))
+    found = faults(corpus, "", damage(corpus[""], french, broken))
+    assert set(found["third_language"].rows) <= broken
+    assert len(found["third_language"].rows) > 0.8 * len(broken)
+
+
+def test_lists_of_names_are_no_third_language(corpus: dict[str, Sides]) -> None:
+    def names(src: str, tgt: str) -> Pair:
+        rng = random.Random(tgt)
+        line = ", ".join(rng.sample(["Maria Bauer", "Tom Smith", "Li Wei", "Ana Cruz", "Jean Petit", "Ali Khan"], 4))
+        return line, line + " ."
+
+    assert "third_language" not in faults(corpus, "", damage(corpus[""], names, range(0, PAIRS, 20)))
+
+
+def test_some_marks_of_subwords_are_no_segmentation(corpus: dict[str, Sides]) -> None:
+    assert faults(corpus, "", damage(corpus[""], lambda src, tgt: (f"{src} a@@ b", tgt), range(0, PAIRS, 40))) == {}
+
+
+def test_a_set_of_few_pairs_is_examined(corpus: dict[str, Sides]) -> None:
+    few = Sides(corpus["test"].src[:40], corpus["test"].tgt[:40])
+    assert faults(corpus, "test", few) == {}
+    assert faults(corpus, "test", damage(few, swap, [7, 8]))["swapped"].rows == [7, 8]
+    assert len(faults(corpus, "test", Sides(few.src, few.tgt[1:] + few.tgt[:1]))["shifted"].rows) > 30
+
+
+def test_a_copied_sentence_needs_no_statistics() -> None:
+    text = Sides(["the lamp is on here.", "Tom."], ["the lamp is on here.", "Tom."])
+    assert {fault.name: fault.rows for fault in find_faults(text, Sides([], []))} == {"untranslated": [0]}
+
+
+@pytest.mark.parametrize("split", SETS)
 @pytest.mark.parametrize("offset", [1, -2])
-def test_a_shift_of_all_lines_is_found(corpus: tuple[Sides, Sides], offset: int) -> None:
-    train, valid = corpus
-    shifted = Sides(train.src, [train.tgt[(row + offset) % PAIRS] for row in range(PAIRS)])
-    assert faults(shifted, valid) == {"shifted": Fault("shifted", 1.0)}
+def test_a_shift_of_all_lines_is_found(corpus: dict[str, Sides], split: str, offset: int) -> None:
+    text = corpus[split]
+    found = faults(corpus, split, Sides(text.src, [text.tgt[(row + offset) % len(text)] for row in range(len(text))]))
+    assert set(found) == {"shifted"}
+    assert found["shifted"].share > 0.98
 
 
-def test_a_shift_of_some_lines_is_found_there(corpus: tuple[Sides, Sides]) -> None:
-    train, valid = corpus
-    shifted = Sides(train.src, [*train.tgt[:1000], *train.tgt[1001:1301], train.tgt[1000], *train.tgt[1301:]])
-    found = faults(shifted, valid)
-    assert set(found) == {"shifted_lines"}
-    assert found["shifted_lines"].rows == [*range(1000, 1300)]
+@pytest.mark.parametrize(("split", "first", "stop"), [("", 1000, 1300), ("", 1017, 1072), ("", 133, 1800),
+                                                     ("valid", 120, 190), ("test", 111, 166)])  # fmt: skip
+def test_a_shift_of_some_lines_is_found_there(corpus: dict[str, Sides], split: str, first: int, stop: int) -> None:
+    src, tgt = corpus[split].src, corpus[split].tgt
+    shifted = Sides(src, [*tgt[:first], *tgt[first + 1 : stop + 1], tgt[first], *tgt[stop + 1 :]])
+    found = faults(corpus, split, shifted)
+    assert set(found) == {"shifted"}
+    rows = found["shifted"].rows
+    assert rows == [*range(rows[0], rows[-1] + 1)]
+    assert abs(rows[0] - first) <= 3
+    assert abs(rows[-1] - stop) <= 4
 
 
-def test_the_fraction_of_unrelated_pairs_is_estimated(corpus: tuple[Sides, Sides]) -> None:
-    train, valid = corpus
-    rng = random.Random(2)
+def test_several_shifted_blocks_are_told_apart(corpus: dict[str, Sides]) -> None:
+    tgt = [*corpus[""].tgt]
+    for first in (210, 730, 1500):
+        tgt[first : first + 90] = [*tgt[first + 1 : first + 90], tgt[first]]
+    rows = {*faults(corpus, "", Sides(corpus[""].src, tgt))["shifted"].rows}
+    damaged = {row for first in (210, 730, 1500) for row in range(first, first + 90)}
+    assert len(rows ^ damaged) < 20
+
+
+def test_the_fraction_of_unrelated_pairs_is_estimated(corpus: dict[str, Sides]) -> None:
+    text, rng = corpus[""], random.Random(2)
     rows = [row for row in range(PAIRS) if rng.random() < 0.6]
     exchanged = dict(zip(rows, rng.sample(rows, len(rows)), strict=True))
-    found = faults(Sides(train.src, [train.tgt[exchanged.get(row, row)] for row in range(PAIRS)]), valid)
+    found = faults(corpus, "", Sides(text.src, [text.tgt[exchanged.get(row, row)] for row in range(PAIRS)]))
     assert set(found) == {"unrelated"}
     assert found["unrelated"].share == pytest.approx(0.6, abs=0.12)
 
 
-def test_cut_targets_are_not_unrelated(corpus: tuple[Sides, Sides]) -> None:
-    train, valid = corpus
-    cut = [" ".join(words[: len(words) // 3 + 1]) for words in map(str.split, train.tgt)]
-    assert "unrelated" not in faults(Sides(train.src, cut), valid)
+def test_a_set_in_another_order_is_unrelated(corpus: dict[str, Sides]) -> None:
+    text = corpus["test"]
+    assert set(faults(corpus, "test", Sides(text.src, random.Random(2).sample(text.tgt, len(text))))) == {"unrelated"}
+
+
+def test_cut_targets_are_not_unrelated(corpus: dict[str, Sides]) -> None:
+    text = corpus[""]
+    cut = [" ".join(words[: len(words) // 3 + 1]) for words in map(str.split, text.tgt)]
+    assert "unrelated" not in faults(corpus, "", Sides(text.src, cut))
 
 
 @pytest.mark.parametrize(
@@ -96,20 +182,32 @@ def test_cut_targets_are_not_unrelated(corpus: tuple[Sides, Sides]) -> None:
         ("script", lambda line: "".join(chr(ord("а") + ord(c) % 32) if c.isalpha() else c for c in line)),
     ],
 )
-def test_a_text_that_is_written_in_another_way_than_the_validation_set(
-    corpus: tuple[Sides, Sides], name: str, change: Callable[[str], str]
+def test_a_text_that_is_written_in_another_way_than_a_set(
+    corpus: dict[str, Sides], name: str, change: Callable[[str], str]
 ) -> None:
-    train, valid = corpus
-    spaced = Sides(valid.src, [line.rstrip(" .") + " ." for line in valid.tgt])
-    text = Sides(train.src[:150], [change(line.rstrip(" .") + " .") for line in train.tgt[:150]])
-    assert name in faults(text, spaced)
+    train, valid = ([line.rstrip(" .") + " ." for line in corpus[split].tgt[:150]] for split in ("", "valid"))
+    text = Sides(corpus[""].src[:150], [change(line) for line in train])
+    assert name in {fault.name for fault in find_faults(Sides(corpus["valid"].src[:150], valid), text, "valid")}
 
 
-def test_swapped_sides_of_the_validation_set_are_found(corpus: tuple[Sides, Sides]) -> None:
-    train, valid = corpus
-    assert "swapped_validation" in faults(train, Sides(valid.tgt, valid.src))
+@pytest.mark.parametrize("split", SETS)
+def test_tokenized_and_lower_cased_text_is_named(corpus: dict[str, Sides], split: str) -> None:
+    texts = {name: Sides([line.lower().replace(".", " .") for line in text.src], text.tgt)
+             for name, text in corpus.items()}  # fmt: skip
+    assert set(faults(texts, split)) == {"tokenized", "lower_cased"}
+    french = Sides(corpus[split].src, [line.replace(".", " !") for line in corpus[split].tgt])
+    assert "tokenized" not in faults(corpus, split, french)
 
 
-def test_a_text_without_a_validation_set(corpus: tuple[Sides, Sides]) -> None:
-    assert faults(corpus[0], Sides([], [])) == {}
-    assert faults(Sides([], []), Sides([], [])) == {}
+def test_a_text_without_a_validation_set(corpus: dict[str, Sides]) -> None:
+    assert find_faults(corpus[""], Sides([], [])) == []
+    assert find_faults(Sides([], []), Sides([], [])) == []
+    assert find_faults(Sides([], []), corpus[""], "test") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "is_fault"), [("KÁMA AKYTÂ’AI", False), ("KÃ¶ln", True), ("â€™s", True), ("Â\xa0", True)]
+)
+def test_capitals_before_a_quotation_mark_are_no_misread_text(line: str, is_fault: bool) -> None:
+    found = {fault.name for fault in find_faults(Sides([line], ["a"]), Sides([], []))}
+    assert ("encoding" in found) == is_fault

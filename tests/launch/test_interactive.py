@@ -56,10 +56,12 @@ def test_check_returns_the_lines_of_the_command_and_leaves_the_process_as_it_was
     write_pairs(tmp_path)
     monkeypatch.chdir(tmp_path)
     argv, handler = list(sys.argv), signal.getsignal(signal.SIGINT)
-    lines = heed.check(*FILES, **{"model.dropout": 0.9})
+    lines = heed.check(*FILES, lines="faults.tsv", write=tmp_path / "kept", **{"model.dropout": 0.9})
     assert lines[0].startswith("Data:")
     assert any(line.startswith("model.dropout=0.9 removes most") for line in lines)
-    assert lines[-1].startswith("a.xx and a.yy")
+    assert any(line.startswith("a.xx and a.yy") for line in lines)
+    assert (tmp_path / "faults.tsv").read_text(encoding="utf-8").startswith("text\tline\tfault\n")
+    assert len(list((tmp_path / "kept").iterdir())) == 2
     assert (sys.argv, signal.getsignal(signal.SIGINT)) == (argv, handler)
     assert not (tmp_path / "runs").exists()
     with pytest.raises(heed.HeedError, match=r"nowhere\.xx"):

@@ -15,6 +15,16 @@ from heed.evaluation.symptoms import find_symptoms
 
 SENTENCES: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("diagnoses.toml").read_text(encoding="utf-8"))
 """What is said, by the name of the diagnosis, with facts in braces."""
+NOTABLE = 0.02
+"""Fraction of the pairs from which on a training names a fault of its text."""
+MILD = {"spaces", "decomposed", "tokenized", "lower_cased"}
+"""Faults with which a model still learns well."""
+
+
+def describe(fault: Fault) -> str:
+    """Return the sentence for a fault of a text."""
+    own = f"scored_{fault.name}"
+    return SENTENCES[own if fault.split and own in SENTENCES else fault.name].format(fault)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +48,9 @@ class Facts:
     unknown: float  # largest fraction of unknown characters among the pieces of a text
     dropped: float  # fraction of the training pairs that cleaning dropped
     target_length: float  # characters per source character of the training text, divided by that of the validation set
-    text: Sides  # a sample of the training text; empty for several directions
+    text: Sides  # a sample of the training text in the direction of the validation set
     valid: Sides
-    faults: Sequence[Fault]  # of the sample
+    faults: Sequence[Fault] = ()  # of the sample, and of the sets that are scored
     step: int = 0  # of the validation
     nll: float = inf  # latest training loss
     lowest_nll: float = inf
@@ -101,9 +111,15 @@ def _is_stuck(run: Facts) -> bool:
     return run.step >= run.warmup_steps + 200 and run.dropout < 0.6 and inf > run.nll > run.unigram_nll - 0.3
 
 
+def is_notable(fault: Fault) -> bool:
+    """Return whether a fault is large enough to make a model or its scores bad."""
+    is_mild = fault.name in MILD or (fault.name == "duplicates" and fault.split != "")
+    return fault.share >= NOTABLE and not is_mild
+
+
 def _has_faults(run: Facts) -> bool:
-    """Return whether a part of the training text has faults."""
-    return any(fault.share >= 0.02 for fault in run.faults)
+    """Return whether a part of the text has faults."""
+    return any(map(is_notable, run.faults))
 
 
 def _is_explained(run: Facts) -> bool:
@@ -160,7 +176,8 @@ def diagnose(run: Facts) -> dict[str, str]:
     """Return the sentences of the diagnoses that are sure, by name."""
     if run.step:
         return {name: SENTENCES[name].format(run) for name, rule in AT_VALIDATION.items() if rule(run)}
-    faults = {fault.name: SENTENCES[fault.name].format(fault) for fault in run.faults if fault.share >= 0.02}
+    notable = filter(is_notable, run.faults)
+    faults = {f"{fault.split}.{fault.name}".lstrip("."): describe(fault) for fault in notable}
     return faults | {name: SENTENCES[name].format(run) for name, rule in BEFORE_TRAINING.items() if rule(run)}
 
 

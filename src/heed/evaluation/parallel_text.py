@@ -1,9 +1,9 @@
-"""Faults of parallel text that a model would learn, found by statistics of the text itself, in any two languages."""
+"""Faults of parallel text that a model would learn or scores would hide, found by statistics, in any two languages."""
 
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from heed.characters import normalized
+from heed.characters import find_invisible, has_no_break_space, has_repeated_spaces, is_decomposed, normalized
 from heed.evaluation.symptoms import scripts
 from heed.evaluation.words import casefolded_words
 
@@ -28,23 +28,68 @@ WINDOW = 50
 """Consecutive pairs that are tested together for a shift."""
 OFFSETS = (0, 1, -1, 2, -2, 3, -3)
 """Lines by which targets may be shifted."""
+COMMON = (30, 10)
+"""The most frequent words of a language: sentences of five words or more without one of them are few."""
+LONG = 5
+"""Words of a sentence from which on it tells its language."""
+FEW = 10
+"""Sentences from which on a third language can be told from names."""
 
 MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&([a-z]{2,8}|#x?[0-9a-f]{1,6});", re.IGNORECASE)
 """HTML tags and character references."""
+SEGMENTED = re.compile(r"\S@@(\s|$)|(^|\s)▁\S")
+"""Subwords, as subword-nmt and SentencePiece write them."""
+
+
+def _is_misread(line: str) -> bool:
+    """Return whether letters are lost (U+FFFD), or UTF-8 was read as Latin-1."""
+    for run in re.findall(r"[^\x00-\x7f]{2,}", line):
+        for encoding in ("cp1252", "latin-1"):
+            with suppress(UnicodeError):
+                if min(run.encode(encoding).decode()) >= "\xa0":  # not Â’, which would be a control character
+                    return True
+    return "\ufffd" in line
+
+
+LINES: Mapping[str, Callable[[str], object]] = {
+    "encoding": _is_misread,
+    "markup": MARKUP.search,
+    "segmented": SEGMENTED.search,
+    "tabs": lambda line: "\t" in line.strip(),
+    "invisible": find_invisible,
+    "spaces": lambda line: has_repeated_spaces(line) or has_no_break_space(line),
+    "decomposed": is_decomposed,
+}
+"""Faults of a line on either side."""
 
 WRITING: Mapping[str, Callable[[str], bool]] = {
     "upper_case": lambda line: line != line.lower(),
-    "punctuation": lambda line: re.search(r" [.,!?](\s|$)", line) is not None,
+    "punctuation": lambda line: re.search(r" [.,。](\s|$)", line) is not None,  # French has spaces before ! and ?
 }
-"""Ways of writing that a training text and a validation set should share."""
+"""Ways of writing that a training text and a set that is scored should share."""
 
 
 class Fault(NamedTuple):
-    """A fault of a text: its name in ``diagnoses.toml``, the fraction of the pairs that have it, and these pairs."""
+    """A fault of a text: its name in ``diagnoses.toml``, the fraction of the pairs that have it, and these pairs.
+
+    ``split`` is the validation or test set that has it; "" is the training text.
+    """
 
     name: str
     share: float
     rows: Sequence[int] = ()
+    split: str = ""
+
+    @property
+    def pairs(self) -> str:
+        """What messages call the pairs of the text."""
+        names = {"": "training pairs", "valid": "validation pairs", "test": "test pairs"}
+        return names.get(self.split, f"pairs of {self.split}")
+
+    @property
+    def percent(self) -> str:
+        """The fraction of the pairs, never rounded to 0."""
+        return f"{100 * self.share:.3g}%"
 
 
 @dataclass(frozen=True)
@@ -80,86 +125,176 @@ class Sides:
 
         def log_odds(words: set[str], side: int) -> float:
             own = [text is self and side == 0, text is self and side == 1]  # a sentence is no evidence for itself
-            ratios = ((src[w] - own[0] + 0.5) / src_total * tgt_total / (tgt[w] - own[1] + 0.5) for w in words)
-            return sum(map(math.log, ratios))
+            counts = [(src[w] - own[0], tgt[w] - own[1]) for w in words]
+            if 2 * counts.count((0, 0)) > len(counts):
+                return 0.0
+            return sum(math.log((a + 0.5) / src_total * tgt_total / (b + 0.5)) for a, b in counts)
 
         odds = np.array([(log_odds(a, 0), log_odds(b, 1)) for a, b in zip(*text.words, strict=True)]).reshape(-1, 2)
-        certain = (np.abs(odds).min(1) >= CERTAIN / 4) & (np.abs(odds).sum(1) >= CERTAIN)
+        least = np.where(odds[:, 0] * odds[:, 1] < 0, CERTAIN / 4, CERTAIN / 2)  # names make both sides alike
+        certain = (np.abs(odds).min(1) >= least) & (np.abs(odds).sum(1) >= CERTAIN)
         return [(int(a), int(b)) for a, b in np.sign(odds) * certain[:, None]]
 
+    @cached_property
+    def associations(self) -> "Associations":
+        """Which words of the two sides occur together."""
+        words = [[word for word, _ in counts.most_common(WORDS)] for counts in self.counts]
+        src, tgt = map(_presence, self.words, words)
+        shifted = {offset: np.roll(tgt, -offset, 0) for offset in OFFSETS}
+        # Associations of every other pair, measured on the remaining ones.
+        halves = {offset: _association(src[::2], target[::2]) for offset, target in shifted.items()}
+        gains = {offset: _gains(src[1::2], shifted[offset][1::2], weights).mean() for offset, weights in halves.items()}
+        best = max(OFFSETS, key=lambda offset: gains[offset])
+        best = best if gains[best] > max(0.1, 1.2 * gains[0]) else 0
+        return Associations(words, best, _association(src, shifted[best]), halves[best], float(gains[best]))
 
-def find_faults(text: Sides, valid: Sides) -> list[Fault]:
-    """Return the faults of some thousand consecutive training pairs; the validation set ``valid`` may be empty."""
+
+class Associations(NamedTuple):
+    """Associations of the most frequent words of sources with those of targets that are shifted by ``offset`` lines."""
+
+    words: Sequence[Sequence[str]]
+    offset: int
+    weights: Matrix
+    half: Matrix
+    """Those of every other pair."""
+    gain: float
+    """How much more the remaining pairs are associated with their own targets than with distant ones, on average."""
+
+
+def find_faults(text: Sides, other: Sides, split: str = "") -> list[Fault]:
+    """Return the faults of a text.
+
+    Args:
+        text: some thousand consecutive training pairs, or a set that is scored.
+        other: what it is compared with: for training text the validation set, for a set training text. Statistics are
+            learned from the training text. It may be empty.
+        split: name of the set; "" for training text.
+    """
+    learned = other if split else text
     pairs = list(zip(text.src, text.tgt, strict=True))
-    compared = list(zip(map(normalized, text.src), map(normalized, text.tgt), strict=True))
-    first = dict(zip(reversed(compared), reversed(range(len(compared))), strict=True))
-    rows = {
-        "encoding": [row for row, pair in enumerate(pairs) if any(map(_is_misread, pair))],
-        "markup": [row for row, pair in enumerate(pairs) if any(map(MARKUP.search, pair))],
-        "duplicates": [row for row, pair in enumerate(compared) if first[pair] != row],
-        "empty_targets": [row for row, (_, tgt) in enumerate(compared) if not tgt],
-    }
+    compared = [(normalized(src), normalized(tgt)) for src, tgt in pairs]
+    first: dict[tuple[str, str], int] = {}
+    rows = {name: [row for row, pair in enumerate(pairs) if any(map(has, pair))] for name, has in LINES.items()}
+    rows["duplicates"] = [row for row, pair in enumerate(compared) if first.setdefault(pair, row) != row]
+    rows["empty"] = [row for row, pair in enumerate(compared) if not all(pair)]
+    copied = {row for row, (src, tgt) in enumerate(compared) if src == tgt and len(text.words[0][row]) >= LONG}
     whole: dict[str, float] = {}
-    if len(text) >= ENOUGH:
-        languages = text.languages(text)
-        rows["swapped"] = [row for row, sides in enumerate(languages) if sides == (-1, 1)]
-        rows["untranslated"] = [row for row, sides in enumerate(languages) if sides == (1, 1)]
-        whole["swapped_validation"] = 2 * text.languages(valid).count((-1, 1)) > len(valid) > 0
-        whole["shifted"], rows["shifted_lines"], whole["unrelated"] = _find_misaligned(text, valid)
-    if min(len(text), len(valid)) >= 20:
-        different = _differences(text.src, valid.src) + _differences(text.tgt, valid.tgt)
-        whole |= dict.fromkeys(different, 1.0)
-    faults = [Fault(name, len(found) / len(text), found) for name, found in rows.items() if found]
-    return faults + [Fault(name, float(share)) for name, share in whole.items() if share]
+    if len(learned) >= ENOUGH:
+        languages = learned.languages(text)
+        rows["swapped"] = [row for row, sides in enumerate(languages) if sides == (-1, 1) and row not in copied]
+        copied |= {row for row, (src, tgt) in enumerate(languages) if src == tgt != 0}
+        rows["third_language"] = sorted({row for side in (0, 1) for row in _find_foreign(text, learned, side)})
+        rows["shifted"], whole["unrelated"] = _find_misaligned(text, other, learned)
+        copied -= {*rows["third_language"]}
+    rows["untranslated"] = sorted(copied)
+    for lines, trained in ((text.src, other.src), (text.tgt, other.tgt)):
+        whole |= dict.fromkeys(_find_writing(lines, trained if split else []), 1.0)
+    if len(rows["segmented"]) <= 0.05 * len(text):  # "@@" also occurs in text about programs
+        del rows["segmented"]
+    faults = [Fault(name, len(found) / len(text), found, split) for name, found in rows.items() if found]
+    return faults + [Fault(name, float(share), split=split) for name, share in whole.items() if share]
 
 
-def _differences(trained: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """Return in which respects one side of the validation set is written in another way than that of the text."""
+def _find_writing(lines: Sequence[str], trained: Sequence[str]) -> Iterator[str]:
+    """Yield how a side is not written as raw text, nor as the same side of the training text, which may be empty."""
+    upper, spaced = (sum(map(has, lines)) / max(1, len(lines)) for has in WRITING.values())
+    if spaced > 0.5:
+        yield "tokenized"
+    if not upper and 2 * sum(line != line.upper() for line in lines) > len(lines):
+        yield "lower_cased"
+    if min(len(lines), len(trained)) < 20:
+        return
     known = scripts(trained)
-    found = ["script"] if 2 * sum(not scripts([line]) <= known for line in lines) > len(lines) else []
-    for name, has in WRITING.items():
-        before, now = (sum(map(has, side)) / len(side) for side in (trained, lines))
-        found += [name] if abs(before - now) > 0.5 else []
-    return found
+    if 2 * sum(not scripts([line]) <= known for line in lines) > len(lines):
+        yield "script"
+    for (name, has), share in zip(WRITING.items(), (upper, spaced), strict=True):
+        if abs(sum(map(has, trained)) / len(trained) - share) > 0.5:
+            yield name
 
 
-def _is_misread(line: str) -> bool:
-    """Return whether letters are lost (U+FFFD), or UTF-8 was read as Latin-1."""
-    for run in re.findall(r"[^\x00-\x7f]{2,}", line):
-        for encoding in ("cp1252", "latin-1"):
-            with suppress(UnicodeError):
-                run.encode(encoding).decode()
-                return True
-    return "\ufffd" in line
+def _find_foreign(text: Sides, learned: Sides, side: int) -> list[int]:
+    """Return the sentences of a side that are in a third language.
+
+    The first candidates have no frequent word of their side, while the other side has some: lists of names have none
+    on either side. Then candidates are the sentences whose words are those of the candidates. Their language is another
+    one, not only their topic, if most of their words occur nowhere else.
+    """
+    parts = (text,) if text is learned else (text, learned)
+    sentences, others = ([words for part in parts for words in part.words[n]] for n in (side, 1 - side))
+    counts, known = (sum((part.counts[n] for part in parts), Counter[str]()) for n in (side, 1 - side))
+    total, known_total, best = counts.total(), known.total(), list[int]()
+    for number in COMMON:
+        common, usual = ({word for word, _ in learned.counts[n].most_common(number)} for n in (side, 1 - side))
+        found = [
+            row
+            for row, (words, other) in enumerate(zip(sentences, others, strict=True))
+            if len(words) >= LONG and words.isdisjoint(common) and len(other & usual) > 1
+        ]
+        own = Counter[str]()
+        for _ in range(3):
+            if not FEW <= len(found) <= len(sentences) / 4:
+                found = []
+                break
+            own = Counter(word for row in found for word in sentences[row])
+            size, odds = own.total(), {}
+            for word, count in counts.items():
+                elsewhere = max((count - own[word]) / (total - size), known[word] / known_total)
+                # Words of a single sentence are no evidence.
+                odds[word] = math.log((max(own[word], 1) + 1) / size / (elsewhere + 2 / size))
+            found = [row for row, words in enumerate(sentences) if sum(map(odds.__getitem__, words)) >= CERTAIN]
+        repeated = {word: number for word, number in own.items() if counts[word] > 1}
+        purity = sum(number**2 / counts[word] for word, number in repeated.items()) / max(1, sum(repeated.values()))
+        if purity > 0.6 and len(found) > len(best):
+            best = found
+    return [row for row in best if row < len(text)]
 
 
 # ---- which sentences belong together
 
 
-def _find_misaligned(text: Sides, valid: Sides) -> tuple[bool, list[int], float]:
-    """Return whether all lines are shifted, the pairs in shifted windows, and the fraction of unrelated pairs."""
-    frequent = [[word for word, _ in counts.most_common(WORDS)] for counts in text.counts]
-    src, tgt = map(_presence, text.words, frequent)
-    shifted = {offset: np.roll(tgt, -offset, 0) for offset in OFFSETS}
-    # Associations of every other pair, measured on the remaining ones.
-    learned = {offset: _association(src[::2], target[::2]) for offset, target in shifted.items()}
-    related = {offset: _contrast(src[1::2], shifted[offset][1::2], weights) for offset, weights in learned.items()}
-    if max(related.values()) > max(0.1, 1.2 * related[0]):
-        return True, [], 0.0
-    own = src @ _association(src, tgt)
-    scores = {offset: _scores(own, src, target) for offset, target in shifted.items()}
-    rows: list[int] = []
-    for start in range(0, len(text) - WINDOW + 1, WINDOW):
-        gains = [(scores[offset] - scores[0])[start : start + WINDOW] for offset in OFFSETS]
-        if any(gain.mean() > max(5 * gain.std() / math.sqrt(WINDOW), 1e-6) for gain in gains):
-            rows += range(start, start + WINDOW)
+def _find_misaligned(text: Sides, other: Sides, learned: Sides) -> tuple[list[int], float]:
+    """Return the pairs whose lines are shifted, and the fraction of unrelated pairs, see `find_faults`."""
+    words, offset, weights, half, gain = learned.associations
+    src, tgt = map(_presence, text.words, words)
+    related = src @ weights
+    scores = {offset: _scores(related, src, np.roll(tgt, -offset, 0)) for offset in OFFSETS}
+    if offset and text is learned:
+        rows = {*range(len(text))}.difference(_find_segments(scores[0] - scores[offset]))
+    else:
+        rows = {row for offset in OFFSETS[1:] for row in _find_segments(scores[offset] - scores[0])}
     # Targets that are cut have few of the words that their sources are associated with.
-    if rows or min(len(text) / 5, len(valid)) < ENOUGH or text.length_ratio < 0.7 * valid.length_ratio:
-        return False, rows, 0.0
-    known = [_presence(side, words) for side, words in zip(valid.words, frequent, strict=True)]
-    expected = _contrast(known[0], known[1], learned[0])
-    unrelated = 1 - related[0] / expected if expected > 0.2 else 0.0
-    return False, [], unrelated if unrelated > 0.3 else 0.0
+    enough = min(len(text), len(other)) >= ENOUGH and len(learned) >= 5 * ENOUGH
+    if rows or not enough or text.length_ratio < 0.7 * other.length_ratio:
+        return sorted(rows), 0.0
+    if text is learned:
+        known_src, known_tgt = map(_presence, other.words, words)
+        expected = _gains(known_src, known_tgt, half).mean()
+        unrelated = 1 - gain / expected if expected > 0.2 else 0.0
+        return [], unrelated if unrelated > 0.3 else 0.0
+    # Sentences about other things have fewer associated words, so that only a set without any association is certain.
+    gains = _gains(src, tgt, half)
+    return [], float(gain > 0.2 and gains.mean() < 3 * gains.std() / math.sqrt(len(text)))
+
+
+def _find_segments(gain: Matrix) -> Iterator[int]:
+    """Yield the rows of all segments that gain: around windows that certainly do, as far as their sum grows."""
+    width = min(WINDOW, len(gain))
+    total, squares = (np.insert(values, 0, 0.0).cumsum() for values in (gain.astype(float), gain.astype(float) ** 2))
+    mean = (total[width:] - total[:-width]) / width
+    variance = (squares[width:] - squares[:-width]) / width - mean**2
+    certain = mean > np.maximum(5 * np.sqrt(variance.clip(0) / width), 1e-6)
+    while certain.any() and width >= 20:
+        window = int(np.where(certain, mean, -np.inf).argmax())
+        middle, fall = window + width // 2, mean[window] * width / 2
+        start, stop = middle - _reach(-total[middle::-1], fall), middle + _reach(total[middle:], fall)
+        yield from range(start, stop)
+        certain[max(0, start - width + 1) : stop] = False
+
+
+def _reach(total: Matrix, fall: float) -> int:
+    """Return where a cumulative sum is largest, before the first place where it is ``fall`` less than before."""
+    fallen = np.flatnonzero(np.maximum.accumulate(total) - total > fall)
+    return int(total[: fallen[0] if len(fallen) else None].argmax())
 
 
 def _presence(side: Sequence[set[str]], vocabulary: Sequence[str]) -> Matrix:
@@ -182,7 +317,7 @@ def _scores(related: Matrix, src: Matrix, tgt: Matrix) -> Matrix:
     return np.asarray((related * tgt).sum(1) / np.maximum(np.maximum(src.sum(1), tgt.sum(1)), 1))
 
 
-def _contrast(src: Matrix, tgt: Matrix, weights: Matrix) -> float:
-    """Return how much more sentences are associated with their own targets than with distant ones."""
+def _gains(src: Matrix, tgt: Matrix, weights: Matrix) -> Matrix:
+    """Return how much more each sentence is associated with its own target than with a distant one."""
     related = src @ weights
-    return float((_scores(related, src, tgt) - _scores(related, src, np.roll(tgt, len(tgt) // 3, 0))).mean())
+    return _scores(related, src, tgt) - _scores(related, src, np.roll(tgt, len(tgt) // 3, 0))

@@ -1,34 +1,48 @@
-"""``heed check``: the faults of a training text with their lines, and what a training would do with it."""
+"""``heed check``: the faults of a corpus with their lines, and what a training would do with it."""
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from urllib.parse import quote
 
 from heed.data.formats.text_files import TextFiles
+from heed.data.preparation.prepared_text import PreparedText
 from heed.data.text import Source
-from heed.evaluation.diagnosis import SENTENCES, diagnose
-from heed.evaluation.parallel_text import Fault, Sides, find_faults
+from heed.errors import HeedError
+from heed.evaluation.diagnosis import describe, diagnose
+from heed.evaluation.parallel_text import ENOUGH, Fault, Sides, find_faults
+from heed.files import is_device, replacing, write_file
 from heed.launch.compose import compose
 from heed.launch.errors import explained
 from heed.launch.program import HEED_TRAIN
 from heed.launch.run import assemble, settle
 from heed.launch.summary import run_facts
 from heed.progress import progress_bar
-from heed.training.callbacks.diagnosis import known_facts
+from heed.training.callbacks.diagnosis import known_facts, sample_text
 
 EXAMPLES = 5
 """Lines or ranges of lines that are named for each fault."""
 
 
-def check(overrides: Sequence[str]) -> Iterator[str]:
+def check(
+    overrides: Sequence[str], *, lines: Path | None = None, write: Path | None = None, with_sets: bool = True
+) -> Iterator[str]:
     """Yield what is wrong with the text of ``heed train OVERRIDES``, and with the training, line by line.
 
+    Args:
+        lines: file for a table of all faulty lines, and of those that cleaning drops.
+        write: folder for the pairs that cleaning keeps.
+        with_sets: examine validation and test sets too.
+
     Raises:
-        HeedError: if an option is wrong or the data cannot be read.
+        HeedError: if an option is wrong, the data cannot be read, or ``lines`` or ``write`` exists.
     """
+    for path in filter(None, (lines, write)):
+        if path.exists() and not is_device(path):
+            raise HeedError(f"{path} already exists: name a new file for --lines, and a new folder for --write.")
     overrides = [*overrides, "logger=none", "test=false"]
     sys.argv = [HEED_TRAIN, *overrides]  # messages name the program whose options these are
     with explained(overrides):
@@ -37,34 +51,101 @@ def check(overrides: Sequence[str]) -> Iterator[str]:
     planned = run_facts(trainer, module, data, differences=()) | auto
     yield from (f"{name + ':':<10}{planned[name]}" for name in planned if name not in ("Options", "Devices"))
     facts = known_facts(trainer, module, data, fine_tuned=config["init_from"] is not None)
-    yield from diagnose(replace(facts, faults=())).values()
-    valid = facts.valid if len(data.corpus.directions) == 1 else Sides([], [])
-    for source in (source for part in data.corpus.train.texts for source in part.text.sources):
-        yield from _find_faults(source, valid, swapped=parts["data"].reverse)
+    yield from diagnose(facts).values()
+    corpus, table = data.corpus, list[tuple[str, int, str]]()
+    unit = "line"
+    for part in corpus.train.texts:
+        sets = (each.text for each in corpus.valid.values() if each.direction == part.text.direction)
+        valid, first = next((Sides(each.src, each.tgt) for each in sets), Sides([], [])), 0
+        for source in part.text.sources:
+            unit = unit if isinstance(source, TextFiles) else "pair"
+            blocks = _blocks(source, part, first, with_dropped=lines is not None)
+            first += yield from _examine(source.name, blocks, valid, table, unit=unit)
+    samples = {each.direction: Sides([], []) for each in (*corpus.valid.values(), *corpus.tests.values())}
+    samples = {direction: sample_text(corpus, direction) for direction in samples if with_sets}
+    for name, (text, direction) in {**corpus.valid, **corpus.tests}.items() if with_sets else ():
+        whole = [(Sides(text.src, text.tgt), dict[int, str]())]
+        yield from _examine(name, whole, samples[direction], table, unit=unit, split=name)
+    if lines:
+        rows = ("\t".join((" ".join(name.split()), str(number), fault)) for name, number, fault in table)
+        content = "".join(f"{row}\n" for row in (f"text\t{unit}\tfault", *rows))
+        write_file(lines, content.encode("utf-8", "surrogateescape"), into_devices=True)
+        yield f"{lines} lists {len(table):,} faults of {unit}s, and {unit}s that cleaning drops."
+    if write:
+        yield from _write_kept(write, corpus.train.texts)
 
 
-def _find_faults(source: Source, valid: Sides, *, swapped: bool) -> Iterator[str]:
-    """Yield a line for each fault of an input, with the first lines that have it."""
-    rows: defaultdict[str, list[int]] = defaultdict(list)
-    affected: defaultdict[str, float] = defaultdict(float)
-    pairs = 0
+def _blocks(
+    source: Source, part: PreparedText, first: int, *, with_dropped: bool
+) -> Iterator[tuple[Sides, Mapping[int, str]]]:
+    """Yield the pairs of an input, and the rules that drop some of them by their places.
+
+    Args:
+        first: number of the pairs of the text that are before this input.
+    """
     with progress_bar(f"Examining {source.name:.60}", total=source.size, unit="B") as bar:
         for block in source.blocks(bar.update):
-            text = Sides(block.tgt, block.src) if swapped else Sides(block.src, block.tgt)
-            for fault in find_faults(text, valid):
-                rows[fault.name] += [pairs + row + 1 for row in fault.rows]
-                affected[fault.name] += fault.share * len(block)
-            pairs += len(block)
-    unit = "line" if isinstance(source, TextFiles) else "pair"
-    for name, number in affected.items():
-        where = f", {unit}{'s' * (len(rows[name]) > 1)} {_ranges(rows[name])}" if rows[name] else ""
-        yield f"{source.name}{where}: {SENTENCES[name].format(Fault(name, number / pairs))}"
+            src, tgt = (block.tgt, block.src) if part.rules.swapped else (block.src, block.tgt)
+            yield Sides(src, tgt), part.dropped(replace(block, src=src, tgt=tgt), first) if with_dropped else {}
+            first += len(block)
+
+
+def _examine(
+    name: str,
+    blocks: Iterable[tuple[Sides, Mapping[int, str]]],
+    other: Sides,
+    table: list[tuple[str, int, str]],
+    *,
+    unit: str,
+    split: str = "",
+) -> Generator[str, None, int]:
+    """Yield a line for each fault of a text, with the first lines that have it; return the number of pairs.
+
+    All faulty lines are added to ``table``, with the name of the text. For ``other`` and ``split`` see `find_faults`.
+    """
+    rows: defaultdict[str, list[int]] = defaultdict(list)
+    affected: defaultdict[str, float] = defaultdict(float)
+    pairs = learned = 0
+    for text, dropped in blocks:
+        marked = [(pairs + row + 1, f"dropped: {rule}") for row, rule in dropped.items()]
+        for fault in find_faults(text, other, split):
+            rows[fault.name] += [pairs + row + 1 for row in fault.rows]
+            marked += [(pairs + row + 1, fault.name) for row in fault.rows]
+            affected[fault.name] += fault.share * len(text)
+        table += [(name, *each) for each in sorted(marked)]
+        pairs += len(text)
+        learned = max(learned, len(other if split else text))
+    for kind, number in affected.items():
+        where = f", {unit}{'s' * (len(rows[kind]) > 1)} {_ranges(rows[kind])}" if rows[kind] else ""
+        yield f"{name}{where}: {describe(Fault(kind, number / pairs, split=split))}"
     if not affected:
-        yield f"{source.name}: no fault found in {pairs:,} pairs."
+        yield f"{name}: no fault found in {pairs:,} pairs."
+    if learned < ENOUGH:
+        yield (
+            f"{name}: swapped, untranslated, shifted and unrelated lines and third languages were not looked for, "
+            f"which takes {ENOUGH} training pairs."
+        )
+    return pairs
 
 
 def _ranges(rows: Sequence[int]) -> str:
     """Return ascending numbers as ranges: the first `EXAMPLES` of them, and how many numbers there are."""
     groups = [[row for _, row in group] for _, group in groupby(enumerate(rows), lambda item: item[1] - item[0])]
     ranges = [f"{group[0]:,}" + f"–{group[-1]:,}" * (len(group) > 1) for group in groups]
-    return ", ".join(ranges[:EXAMPLES]) + f", … ({len(rows):,} in all)" * (len(ranges) > EXAMPLES)
+    rest = f", … ({len(rows):,} in all: --lines FILE lists them)" * (len(ranges) > EXAMPLES)
+    return ", ".join(ranges[:EXAMPLES]) + rest
+
+
+def _write_kept(folder: Path, texts: Sequence[PreparedText]) -> Iterator[str]:
+    """Write the pairs of each text that cleaning keeps to two files, and yield their names."""
+    with replacing(folder) as unfinished:
+        unfinished.mkdir()
+        for part in texts:
+            src_lang, tgt_lang = part.text.direction
+            languages = ("src", "tgt") if src_lang == tgt_lang else (src_lang, tgt_lang)
+            src, tgt = (quote(f"{part.text.name or 'train'}.{language}", safe="") for language in languages)
+            with (unfinished / src).open("wb") as src_file, (unfinished / tgt).open("wb") as tgt_file:
+                for block, _ in map(part.clean.read, part.clean.blocks):
+                    src_file.write("".join(f"{line}\n" for line in block.src).encode())
+                    tgt_file.write("".join(f"{line}\n" for line in block.tgt).encode())
+            yield f"{folder / src} and {folder / tgt} have the {len(part):,} pairs that cleaning keeps."

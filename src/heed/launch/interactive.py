@@ -50,17 +50,22 @@ def train(*overrides: str, **options: Any) -> TrainedRun:
         leave_process_group()
 
 
-def check_corpus(*overrides: str, **options: Any) -> list[str]:
+def check_corpus(
+    *overrides: str, lines: str | Path | None = None, write: str | Path | None = None, **options: Any
+) -> list[str]:
     """Return what ``heed check`` prints about a corpus: sizes, and one line for each fault (`heed.check`).
 
     Args:
         overrides, options: as for `train`: ``data="files"``, ``**{"data.train": [["a.en", "a.de"]]}``.
+        lines: file for a table of all faulty lines, and of those that cleaning drops.
+        write: folder for the pairs that cleaning keeps.
 
     Raises:
-        HeedError: if an option is wrong or the data cannot be read.
+        HeedError: if an option is wrong, the data cannot be read, or ``lines`` or ``write`` exists.
     """
     with _as_command(overrides, options) as words:
-        return list(check(words))
+        table, folder = (None if path is None else Path(path) for path in (lines, write))
+        return list(check(words, lines=table, write=folder))
 
 
 @contextmanager

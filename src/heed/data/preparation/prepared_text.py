@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
+import numpy as np
+
 from heed.cache import build_once, cache_key
 from heed.compat import usable_cores
-from heed.data.cleaning import Rules
+from heed.data.cleaning import RULES, Rows, Rules
+from heed.data.digests import pair_digests
 from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation.clean_text import CleanText, write_clean_text
@@ -51,11 +54,13 @@ class PreparedText:
     Args:
         directions: the text's direction, and a second one if it is also used swapped.
         clean: its selected pairs.
+        rules: the rules that selected them.
     """
 
     text: Text
     directions: tuple[Direction, ...]
     clean: CleanText
+    rules: Rules
     preparation: Preparation
     cache_dir: Path
 
@@ -94,10 +99,30 @@ class PreparedText:
                         raise HeedError(f"{source.name} changed while it was read: start again when it is complete.")
 
         folder = build_once(cache_dir / "text" / key, build, wait_minutes=preparation.wait_minutes)
-        return cls(text, directions, CleanText(folder), preparation, cache_dir)
+        return cls(text, directions, CleanText(folder), rules, preparation, cache_dir)
 
     def __len__(self) -> int:
         return self.clean.report.kept
+
+    @cached_property
+    def _kept(self) -> Rows:
+        """The places of the selected pairs in the text, in ascending order."""
+        return np.sort(self.clean.lines())
+
+    def dropped(self, block: Block, first: int) -> dict[int, str]:
+        """Return the rule that drops each dropped pair of a block, by the pair's place in the block.
+
+        Args:
+            block: pairs of the text, with their sides swapped if the rules swap them.
+            first: number of the pairs before the block.
+        """
+        violated = self.rules.violations(block)
+        start, stop = np.searchsorted(self._kept, [first, first + len(block)])
+        kept = np.isin(np.arange(first, first + len(block)), self._kept[start:stop])
+        is_copy = self.rules.cleaning.drop_duplicates & (pair_digests(block) < self.clean.bound)
+        violated[(violated == len(RULES)) & ~kept] = RULES.index("over max_train")
+        violated[(violated == RULES.index("over max_train")) & is_copy] = RULES.index("duplicate")
+        return {row: RULES[rule] for row, rule in enumerate(violated.tolist()) if rule < len(RULES)}
 
     def count_words(self, at_most: int, workers: Workers) -> WordCounts:
         """Return the word counts of a sample of about ``at_most`` pairs."""

@@ -15,8 +15,9 @@ from torch.optim import Optimizer
 from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.data.pairs import flatten
-from heed.evaluation.diagnosis import Facts, compare_with_start, diagnose, symptom_shares
-from heed.evaluation.parallel_text import Sides, find_faults
+from heed.directions import Direction
+from heed.evaluation.diagnosis import NOTABLE, Facts, compare_with_start, diagnose, is_notable, symptom_shares
+from heed.evaluation.parallel_text import Fault, Sides, find_faults
 from heed.progress import print_line
 from heed.runs.checkpoints import METRICS
 from heed.runs.records import DIAGNOSES, keep_json_lines, read_csv, read_json_lines
@@ -44,8 +45,15 @@ class Diagnosis(Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
-            self.facts = known_facts(trainer, pl_module, pl_module.data, fine_tuned=self.fine_tuned)
+            data, facts = pl_module.data, known_facts(trainer, pl_module, pl_module.data, fine_tuned=self.fine_tuned)
+            self.facts = replace(facts, faults=_find_faults(data, facts))
             self._report(trainer, diagnose(self.facts))
+            smaller = dict.fromkeys(fault.name for fault in self.facts.faults if not is_notable(fault))
+            if smaller and not trainer.global_step:
+                print_line(
+                    f"The text has faults that matter less, or in fewer than {NOTABLE:.0%} of the pairs "
+                    f"({', '.join(smaller)}): heed check names them, with their lines."
+                )
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         rows = read_csv(Path(trainer.default_root_dir, METRICS))
@@ -106,7 +114,8 @@ def known_facts(trainer: L.Trainer, module: TranslationModule, data: Translation
     reports = [part.clean.report for part in data.corpus.train.texts]
     sampled = sum(report.dropped.get("over max_train", 0) for report in reports)
     valid, held_out = data.encoded[data.validated[0]], data.texts[data.validated[0]]
-    text, references = sample_text(data.corpus), Sides(held_out.src, held_out.tgt)
+    text = sample_text(data.corpus, data.directions[data.validated[0]])
+    references = Sides(held_out.src, held_out.tgt)
     targets = data.train.read(np.arange(min(SAMPLED_PAIRS, len(data.train)))).tgt
     limits = module.greedy.max_length_factor * (valid.src_lengths + 1) + module.greedy.max_length_extra
     src, tgt = (
@@ -137,8 +146,19 @@ def known_facts(trainer: L.Trainer, module: TranslationModule, data: Translation
         dropped=1 - (len(data.corpus.train) + sampled) / sum(report.total for report in reports),
         text=text,
         valid=references,
-        faults=find_faults(text, references),
     )
+
+
+def _find_faults(data: TranslationData, facts: Facts) -> list[Fault]:
+    """Return the faults of a sample of the training text, and of all sets that are scored."""
+    samples = {data.directions[data.validated[0]]: facts.text}
+    faults = find_faults(facts.text, facts.valid)
+    for name, text in data.texts.items():
+        direction = data.directions[name]
+        if direction not in samples:
+            samples[direction] = sample_text(data.corpus, direction)
+        faults += find_faults(Sides(text.src, text.tgt), samples[direction], name)
+    return faults
 
 
 def usual_lr(optimizer: Optimizer) -> float | None:
@@ -148,14 +168,17 @@ def usual_lr(optimizer: Optimizer) -> float | None:
     return 1e-3 if "betas" in optimizer.defaults else None
 
 
-def sample_text(corpus: Corpus, parts: int = 4) -> Sides:
-    """Return consecutive training pairs from several parts of the text; none if there are several directions."""
-    src, tgt = [], []
-    for text in corpus.train.texts if len(corpus.directions) == 1 else ():
-        blocks, size = text.clean.blocks, SAMPLED_PAIRS // (parts * len(corpus.train.texts))
+def sample_text(corpus: Corpus, direction: Direction, parts: int = 4) -> Sides:
+    """Return consecutive training pairs of a direction, from several parts of its texts."""
+    src: list[str] = []
+    tgt: list[str] = []
+    texts = [text for text in corpus.train.texts if direction in text.directions]
+    for text in texts:
+        blocks, size = text.clean.blocks, SAMPLED_PAIRS // (parts * len(texts))
         for part in range(parts):
             block, _ = text.clean.read(blocks[len(blocks) * part // parts])
             first, stop = (len(block) * edge // parts for edge in (part, part + 1))
-            src += block.src[first : min(stop, first + size)]
-            tgt += block.tgt[first : min(stop, first + size)]
+            sides = (block.src, block.tgt) if direction == text.text.direction else (block.tgt, block.src)
+            src += sides[0][first : min(stop, first + size)]
+            tgt += sides[1][first : min(stop, first + size)]
     return Sides(src, tgt)
