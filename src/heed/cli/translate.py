@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 SUMMARY = "Translate standard input or a file, line by line."
 
+SYMPTOMS = {
+    "empty": ("is empty", "are empty"),
+    "cut off": ("reached the length limit of the search and may be cut off",) * 2,
+    "repeats": ("repeats a phrase", "repeat a phrase"),
+}
+"""What to say of one translation, and of several, with a symptom."""
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser, several="for an ensemble", engine=True)
@@ -54,12 +61,14 @@ def run(args: argparse.Namespace) -> None:
             file, done = stack.enter_context(output.open(resume=args.resume))
         chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
         translate = partial(_translations, translator, args=args, chunk=chunk)
-        cut, first_cut = 0, 0
+        shown: dict[str, tuple[int, int]] = {}
+        """How many lines show each symptom, and the first one."""
         for number, source, translations in translated_lines(
             translator, stream, args.input, translate, done=done, prints_results=file is None
         ):
-            if not translations[0].finished:
-                cut, first_cut = cut + 1, first_cut or number + 1
+            for symptom in translations[0].symptoms:
+                count, first = shown.get(symptom, (0, number + 1))
+                shown[symptom] = count + 1, first
             text = _format(args, number, source, translations)
             if file is None:
                 write_lines(text)
@@ -67,12 +76,9 @@ def run(args: argparse.Namespace) -> None:
             file.writelines(f"{line}\n".encode() for line in text)
             if (number + 1) % LINES_AT_ONCE == 0:
                 file.flush()
-    if cut:
-        print(
-            f"heed: {'1 translation' if cut == 1 else f'{cut:,} translations'} reached the length limit of the search "
-            f"and may be cut off, the first in line {first_cut:,} (--json marks them with finished: false).",
-            file=sys.stderr,
-        )
+    for symptom, (count, first) in shown.items():
+        lines = f"{count:,} translation{'s' * (count > 1)} {SYMPTOMS[symptom][count > 1]}, the first in line {first:,}"
+        print(f"heed: {lines} (--json marks them).", file=sys.stderr)
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -148,7 +154,9 @@ def _format(args: argparse.Namespace, number: int, source: str, translations: "l
 
 
 def _plain(translation: "Translation") -> dict[str, Any]:
-    plain: dict[str, Any] = {name: getattr(translation, name) for name in ("text", "score", "log_prob", "finished")}
+    plain: dict[str, Any] = {
+        name: getattr(translation, name) for name in ("text", "score", "log_prob", "finished", "symptoms")
+    }
     if translation.alignment is not None:
         plain["alignment"] = " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment)
     return plain

@@ -23,6 +23,13 @@ SYMPTOMS: Mapping[str, str] = {
 }
 """The name of each symptom, and its definition."""
 
+TRANSLATION_SYMPTOMS: Mapping[str, str] = {
+    "empty": "no text, but the source has some",
+    "cut off": "ended by the length limit of the search",
+    "repeats": "a phrase three times in a row, but not in the source",
+}
+"""Those of a translation without a reference."""
+
 LENGTH_TOLERANCE = 10
 """Characters that are added to the length limits, so that short sentences are not flagged."""
 
@@ -35,7 +42,7 @@ def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses:
             "empty": bool(ref.strip()) and not hyp.strip(),
             "too short": bool(hyp.strip()) and 2 * len(hyp) + LENGTH_TOLERANCE < len(ref),
             "too long": len(hyp) > 2 * len(ref) + LENGTH_TOLERANCE,
-            "repeats": _has_repeats(hyp) and not _has_repeats(ref),
+            "repeats": has_repeats(hyp) and not has_repeats(ref),
             "copied source": _normalize(src) == _normalize(hyp) != _normalize(ref) and bool(hyp.strip()),
             "foreign letters": not scripts([hyp]) <= known_scripts,
             "unknown pieces": UNKNOWN in hyp and UNKNOWN not in ref,
@@ -45,7 +52,18 @@ def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses:
     return {name: [i for i, sentence in enumerate(shown) if sentence[name]] for name in SYMPTOMS}
 
 
-def _has_repeats(line: str) -> bool:
+def translation_symptoms(source: str, translation: str, *, finished: bool) -> tuple[str, ...]:
+    """Return which of `TRANSLATION_SYMPTOMS` a translation shows; ``finished``: see `Translation`."""
+    shown = {
+        "empty": bool(source.strip()) and not translation.strip(),
+        "cut off": not finished,
+        "repeats": has_repeats(translation) and not has_repeats(source),
+    }
+    return tuple(name for name, is_shown in shown.items() if is_shown)
+
+
+def has_repeats(line: str) -> bool:
+    """Return whether a phrase or a group of letters is repeated, as by a model in a loop."""
     return bool(REPEATED_WORDS.search(line) or REPEATED_LETTERS.search(line))
 
 
