@@ -24,6 +24,10 @@ SUMMARY = "Translate standard input or a file, line by line."
 
 SYMPTOMS = {
     "empty": ("is empty", "are empty"),
+    "second choice": (
+        "is a second choice, because the best one has no text",
+        "are second choices, because the best ones have no text",
+    ),
     "cut off": ("reached the length limit of the search and may be cut off",) * 2,
     "repeats": ("repeats a phrase", "repeat a phrase"),
 }

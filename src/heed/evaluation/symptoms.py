@@ -25,6 +25,7 @@ SYMPTOMS: Mapping[str, str] = {
 
 TRANSLATION_SYMPTOMS: Mapping[str, str] = {
     "empty": "no text, but the source has some",
+    "second choice": "the best hypothesis of the search has no text, and this is the best one with text",
     "cut off": "ended by the length limit of the search",
     "repeats": "a phrase three times in a row, but not in the source",
 }
@@ -52,10 +53,12 @@ def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses:
     return {name: [i for i, sentence in enumerate(shown) if sentence[name]] for name in SYMPTOMS}
 
 
-def translation_symptoms(source: str, translation: str, *, finished: bool) -> tuple[str, ...]:
+def translation_symptoms(source: str, translation: str, *, finished: bool, best_is_empty: bool) -> tuple[str, ...]:
     """Return which of `TRANSLATION_SYMPTOMS` a translation shows; ``finished``: see `Translation`."""
+    has_text = bool(translation.strip())
     shown = {
-        "empty": bool(source.strip()) and not translation.strip(),
+        "empty": bool(source.strip()) and not has_text,
+        "second choice": best_is_empty and has_text,
         "cut off": not finished,
         "repeats": has_repeats(translation) and not has_repeats(source),
     }

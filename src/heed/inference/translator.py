@@ -250,7 +250,7 @@ class Translator:
         sources = as_list(sources)
         if targets is None:
             ids = self._encode_src(sources)
-            n_best = self._hypotheses(sources, ids, self._build_search({**search}))
+            n_best, _ = self._hypotheses(sources, ids, self._build_search({**search}))
             return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
         targets = as_list(targets)
         return self._attend_ids(sources, targets, *self._encode_pairs(sources, targets))
@@ -347,7 +347,7 @@ class Translator:
         while sentences := list(islice(lines, chunk)):
             with renumbered(partial(add, done)):
                 src_ids = self._encode_src(sentences)
-                found = self._hypotheses(sentences, src_ids, search)
+                found, empty = self._hypotheses(sentences, src_ids, search)
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
             texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
@@ -355,14 +355,14 @@ class Translator:
             if alignments or maps:
                 sources = [sentences[row] for row in rows]
                 pairs = self._attend_hypotheses(sources, [src_ids[row] for row in rows], hypotheses)
-            for source, n_best in zip(sentences, found, strict=True):
+            for row, (source, n_best) in enumerate(zip(sentences, found, strict=True)):
                 yield [
                     Translation(
                         text := source if self._is_copied(source) else next_text,
                         each.score,
                         each.log_prob,
                         each.finished,
-                        translation_symptoms(source, text, finished=each.finished),
+                        translation_symptoms(source, text, finished=each.finished, best_is_empty=row in empty),
                         alignment=self._links(pair) if pair and alignments else None,
                         maps=pair if maps else None,
                     )
@@ -375,20 +375,26 @@ class Translator:
             self._fallbacks and self.tokenizer.reads_letters and bool(line.strip()) and not any(map(str.isalpha, line))
         )
 
-    def _hypotheses(self, lines: Sequence[str], src_ids: Sequence[list[int]], search: Search) -> list[NBest]:
-        """Return the hypotheses of each line, best first. ``src_ids`` have no EOS."""
+    def _hypotheses(
+        self, lines: Sequence[str], src_ids: Sequence[list[int]], search: Search
+    ) -> tuple[list[NBest], set[int]]:
+        """Return the hypotheses of each line, best first, and the rows for which the search prefers an empty one.
+
+        ``src_ids`` have no EOS.
+        """
         copied = {row: line for row, line in enumerate(lines) if self._is_copied(line)}
         found = self.translate_ids([[] if row in copied else ids for row, ids in enumerate(src_ids)], search=search)
         for row, ids in zip(copied, self.tokenizer.encode_tgt(list(copied.values())), strict=True):
             found[row] = [replace(found[row][0], tokens=ids)]
-        empty = [row for row, n_best in enumerate(found) if src_ids[row] and self._is_empty(n_best[0])]
+        searched = (row for row, ids in enumerate(src_ids) if ids and row not in copied)
+        empty = {row for row in searched if self._is_empty(found[row][0])}
         if empty and self._fallbacks:
             quiet = copy(self)
             quiet.on_batch = lambda _: None
             wider = quiet.translate_ids([src_ids[row] for row in empty], search=search.with_all())
             for row, n_best in zip(empty, wider, strict=True):
                 found[row] = sorted(n_best, key=self._is_empty)[: len(found[row])]
-        return found
+        return found, empty
 
     def _is_empty(self, hypothesis: Hypothesis) -> bool:
         return not self.tokenizer.decode_tgt([hypothesis.tokens])[0].strip()
