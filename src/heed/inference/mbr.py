@@ -82,11 +82,6 @@ class MBRSearch(Search):
         search.decode = decode
         return search
 
-    def with_all(self) -> "MBRSearch":
-        search = copy(self)
-        search.n_best = (self.beam.beam if self.beam else 0) + (self.sampler.n_best if self.sampler else 0)
-        return search
-
     def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
         none: list[NBest] = [[] for _ in src]
         beams = self.beam(model, src, src_mask) if self.beam else none
