@@ -72,7 +72,7 @@ def test_an_entry_of_another_format_version_is_built_again(tmp_path: Path, monke
 BUILDER = """
 import sys, time
 from pathlib import Path
-from heed.cache import build_once, cache_home
+from heed.cache import build_once
 
 def build(folder):
     (folder / "a").write_text("half")
