@@ -14,6 +14,7 @@ from heed.cli.arguments import add, add_flag, add_model_options, add_search_opti
 from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
 from heed.cli.output_file import ResumableOutput
 from heed.errors import HeedError
+from heed.evaluation.symptoms import TRANSLATION_SYMPTOMS
 from heed.inference.lines import renumbered
 
 if TYPE_CHECKING:
@@ -21,17 +22,6 @@ if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
 SUMMARY = "Translate standard input or a file, line by line."
-
-SYMPTOMS = {
-    "empty": ("is empty", "are empty"),
-    "second choice": (
-        "is a second choice, because the best one has no text",
-        "are second choices, because the best ones have no text",
-    ),
-    "cut off": ("reached the length limit of the search and may be cut off",) * 2,
-    "repeats": ("repeats a phrase", "repeat a phrase"),
-}
-"""What to say of one translation, and of several, with a symptom."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -81,8 +71,9 @@ def run(args: argparse.Namespace) -> None:
             if (number + 1) % LINES_AT_ONCE == 0:
                 file.flush()
     for symptom, (count, first) in shown.items():
-        lines = f"{count:,} translation{'s' * (count > 1)} {SYMPTOMS[symptom][count > 1]}, the first in line {first:,}"
-        print(f"heed: {lines} (--json marks them).", file=sys.stderr)
+        messages = TRANSLATION_SYMPTOMS[symptom]
+        text = f"1 translation {messages['one']}" if count == 1 else f"{count:,} translations {messages['several']}"
+        print(f"heed: {text}, the first in line {first:,} (--json marks them).", file=sys.stderr)
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -158,9 +149,8 @@ def _format(args: argparse.Namespace, number: int, source: str, translations: "l
 
 
 def _plain(translation: "Translation") -> dict[str, Any]:
-    plain: dict[str, Any] = {
-        name: getattr(translation, name) for name in ("text", "score", "log_prob", "finished", "symptoms")
-    }
+    names = ("text", "score", "log_prob", "finished", "symptoms")
+    plain: dict[str, Any] = {name: getattr(translation, name) for name in names}
     if translation.alignment is not None:
         plain["alignment"] = " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment)
     return plain

@@ -58,10 +58,10 @@ class Tokenizer:
     @cached_property
     def reads_letters(self) -> bool:
         """Whether any source piece has a letter, which is not so for a model of numbers or symbols."""
-        text = (piece for piece in range(EOS + 1, self.src_vocab) if not self._src.is_control(piece))
-        return any(
-            any(map(str.isalpha, self._src.id_to_piece(piece))) for piece in text if not self._src.is_byte(piece)
-        )
+        ids = [
+            id_ for id_ in range(EOS + 1, self.src_vocab) if not (self._src.is_control(id_) or self._src.is_byte(id_))
+        ]
+        return any(map(str.isalpha, "".join(self.src_pieces(ids))))
 
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
         """Return the ids of source sentences, without BOS and EOS.

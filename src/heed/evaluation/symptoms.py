@@ -1,9 +1,11 @@
 """Symptoms of a broken translation system in single sentences, which corpus scores hide."""
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
 REPEATED_WORDS = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?: \1){2}(?!\S)")
 """The same one to four words three times in a row."""
@@ -23,13 +25,10 @@ SYMPTOMS: Mapping[str, str] = {
 }
 """The name of each symptom, and its definition."""
 
-TRANSLATION_SYMPTOMS: Mapping[str, str] = {
-    "empty": "no text, but the source has some",
-    "second choice": "the best hypothesis of the search has no text, and this is the best one with text",
-    "cut off": "ended by the length limit of the search",
-    "repeats": "a phrase three times in a row, but not in the source",
-}
-"""Those of a translation without a reference."""
+TRANSLATION_SYMPTOMS: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
+"""Those of a translation without a reference, with their meaning and their messages."""
 
 LENGTH_TOLERANCE = 10
 """Characters that are added to the length limits, so that short sentences are not flagged."""

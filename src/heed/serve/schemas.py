@@ -78,7 +78,7 @@ class TranslateResponse(CamelCase):
         list[str] | list[list[str]] | None,
         Field(
             description="What is wrong with the translation, only if anything is. "
-            + " ".join(f"`{name}`: {text}." for name, text in TRANSLATION_SYMPTOMS.items())
+            + " ".join(f"`{name}`: {texts['meaning']}." for name, texts in TRANSLATION_SYMPTOMS.items())
             + " A sentence with an empty translation is copied."
         ),
     ] = None
