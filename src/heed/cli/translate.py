@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> None:
                 file.flush()
     for symptom, (count, first) in shown.items():
         messages = TRANSLATION_SYMPTOMS[symptom]
-        text = f"1 translation {messages['one']}" if count == 1 else f"{count:,} translations {messages['several']}"
-        print(f"heed: {text}, the first in line {first:,} (--json marks them).", file=sys.stderr)
+        said = f"1 translation {messages['one']}" if count == 1 else f"{count:,} translations {messages['several']}"
+        print(f"heed: {said}, the first in line {first:,} (--json marks them).", file=sys.stderr)
 
 
 def _check_options(args: argparse.Namespace) -> None:
