@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from heed import cache
-from heed.cache import build_once
+from heed.cache import build_once, cache_home
 from heed.errors import HeedError
 from heed.files import require_room
 from tests import forkserver
@@ -165,6 +165,33 @@ def test_an_entry_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HeedError, match=r"cannot be written .*set cache_dir=DIR"):
         build_once(tmp_path / "file" / "x" / "y", lambda folder: None)
+
+
+def test_the_cache_of_a_user_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    for value, folder in {str(tmp_path): tmp_path, "": tmp_path / "home/.cache", "x": tmp_path / "home/.cache"}.items():
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert cache_home() == folder / "heed"
+
+
+@pytest.mark.posix("users without a home")
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pwd
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(HeedError, match=r"^There is no folder for caches: set HOME or XDG_CACHE_HOME"):
+        cache_home()
+
+
+def test_messages_name_the_setting_of_the_caller(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HeedError, match=r"cannot be written .*set XDG_CACHE_HOME=DIR"):
+        build_once(tmp_path / "file" / "x" / "y", lambda folder: None, setting="XDG_CACHE_HOME")
 
 
 def test_a_disk_with_too_little_room_keeps_the_finished_parts(tmp_path: Path) -> None:

@@ -37,7 +37,27 @@ def cache_key(*content: Any) -> str:
     return hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: float = 60.0) -> Path:
+def cache_home() -> Path:
+    """Return heed's folder for caches of this user, ``$XDG_CACHE_HOME/heed`` or ``~/.cache/heed``.
+
+    Raises:
+        HeedError: if there is neither XDG_CACHE_HOME nor a home folder.
+    """
+    folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:  # XDG: a relative path is ignored
+        return (folder if folder.is_absolute() else Path.home() / ".cache") / "heed"
+    except RuntimeError as error:
+        raise HeedError("There is no folder for caches: set HOME or XDG_CACHE_HOME to a writable folder.") from error
+
+
+def build_once(
+    folder: Path,
+    build: Callable[[Path], None],
+    *,
+    wait_minutes: float = 60.0,
+    setting: str = "cache_dir",
+    limit: str | None = "data.preparation.wait_minutes",
+) -> Path:
     """Return the folder of an entry. If the entry is missing or damaged, build it first.
 
     One process builds while others wait. An interrupted build leaves ``folder.FORMAT.partial``, and the next build
@@ -47,6 +67,8 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
         folder: path of the entry. "-1", "-2", … is appended if entries with the earlier names are damaged.
         build: writes the entry to the given folder, which may hold files of an interrupted build.
         wait_minutes: time to wait for another process that builds the entry.
+        setting: the option or variable with which users choose the folder, for messages.
+        limit: the option that sets ``wait_minutes``; None: there is none.
 
     Raises:
         HeedError: if the entry cannot be written, or another process needs longer than ``wait_minutes``.
@@ -57,10 +79,10 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
     try:
         os.fsencode(folder).decode()  # Arrow opens only UTF-8 paths
     except UnicodeDecodeError as error:
-        raise HeedError(f"{folder.parent} is not a UTF-8 path: set cache_dir=DIR to a path that is.") from error
+        raise HeedError(f"{folder.parent} is not a UTF-8 path: set {setting}=DIR to a path that is.") from error
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder, wait_minutes):
+        with _locked(folder, wait_minutes, limit):
             path = _find(folder)  # another process may have built it
             if not path.exists():
                 partial = folder.with_name(f"{folder.name}.{FORMAT}.partial")
@@ -77,8 +99,8 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
             return path
     except OSError as error:
         raise HeedError(
-            f"{folder} cannot be written ({error.strerror or error}): set cache_dir=DIR to a writable folder, or make "
-            "room. Finished parts are kept and reused."
+            f"{folder} cannot be written ({error.strerror or error}): set {setting}=DIR to a writable folder, or "
+            "make room. Finished parts are kept and reused."
         ) from error
 
 
@@ -126,7 +148,7 @@ def file_digest(file: Path) -> str:
 
 
 @contextmanager
-def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
+def _locked(folder: Path, wait_minutes: float, limit: str | None) -> Iterator[None]:
     """Hold the lock of an entry. The operating system releases it if this process dies."""
     from filelock import FileLock, Timeout
 
@@ -146,8 +168,8 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
                 bar.set_postfix_str(holder, refresh=False)
                 if time.monotonic() - start > 60 * wait_minutes:
                     raise HeedError(
-                        f"{folder} is still being prepared by {holder} after data.preparation.wait_minutes="
-                        f"{wait_minutes:g}: check that it is running, or raise the limit."
+                        f"{folder} is still being prepared by {holder} after {wait_minutes:g} minutes: check that it "
+                        f"is running{f', or raise {limit}' if limit else ''}."
                     ) from None
                 bar.update()
                 time.sleep(POLL)

@@ -22,6 +22,7 @@ from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
 from tests import forkserver
 from tests.evaluation.comet_models import save_comet
+from tests.export.models import LINES, transformer, write_model
 from tests.tokenizers import train_tokenizer
 
 SOURCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
@@ -86,6 +87,14 @@ def test_equals_sacrebleu(files: dict[str, Path], heed: Heed, second: bool, ours
     for score, (_, value, signature) in zip(scores.values(), expected, strict=True):
         assert score["value"] == pytest.approx(value, abs=1e-9)
         assert score["signature"] == signature
+
+
+def test_empty_translations_are_scored_as_empty(heed: Heed, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model", transformer(), seed=14)  # its beam search prefers empty translations
+    text = write(tmp_path / "text", [*LINES, "5"])
+    options = ("--model", model, "--src", text, "--ref", text, "--metrics", "chrf", "--json")
+    assert json.loads(heed("evaluate", *options)[1])["scores"]["chrF"]["value"] == 0
+    assert json.loads(heed("evaluate", *options, "--beam", 1)[1])["scores"]["chrF"]["value"] > 0
 
 
 def test_scores_that_are_not_comparable_are_labelled(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from heed.inference.segmentation import sentence_rules
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
 from tests import forkserver
+from tests.export.models import transformer, write_model
 from tests.tokenizers import train_tokenizer
 
 LINES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
@@ -287,3 +288,35 @@ def test_output_into_a_folder_is_refused(
     monkeypatch.chdir(tmp_path)
     status, _, err = translate(f"--output={name}")
     assert (status, err) == (2, f"heed: --output {Path(name)} is a folder: name a file.\n")
+
+
+@pytest.mark.parametrize("options", [[], ["--split-sentences"]])
+@pytest.mark.parametrize(
+    ("seed", "beam", "messages"),
+    [
+        (23, 1, ["3 translations are empty, the first in line 2"]),
+        (14, 5, ["3 translations are second choices, because the best ones have no text, the first in line 2"]),
+        (1, 5, ["1 translation reached the length limit of the search and may be cut off, the first in line 3",
+                "1 translation repeats a phrase, the first in line 3"]),
+    ],
+)  # fmt: skip
+def test_lost_text_is_counted_and_marked(
+    heed: Heed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    seed: int,
+    beam: int,
+    messages: list[str],
+) -> None:
+    model = write_model(tmp_path / "model", transformer(), seed=seed)
+    lines = ["5", "the dog runs", "dog", "", "the house", "🙂 !"]
+    text = "".join(f"{line}\n" for line in lines)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    status, out, err = heed("translate", "--model", model, "--engine", "heed", "--beam", beam, "--json", *options)
+    assert status == 0
+    rows = [json.loads(line)["translations"][0] for line in out.splitlines()]
+    expected = heed_package.load(model, device="cpu").translate(lines, beam=beam, scores=True)
+    assert [(row["text"], tuple(row["symptoms"])) for row in rows] == [(each.text, each.symptoms) for each in expected]
+    assert [row["text"] for row in rows[::5]] == ["5", "🙂 !"]
+    assert err.splitlines() == [f"heed: {message} (--json marks them)." for message in messages]

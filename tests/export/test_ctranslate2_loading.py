@@ -100,16 +100,50 @@ def test_translations_may_be_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert to_ctranslate2.load(model, device="cpu").translate(sources, beam=1) == ours
 
 
+def test_the_best_hypothesis_with_text_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parity, "SENTENCES", 20)
+    model = to_ctranslate2.load(write_model(tmp_path / "model", transformer(), seed=14), device="cpu")
+    lines = [*LINES, "5", "🙂"]
+    every = model.without_fallbacks().translate(LINES, n_best=5)
+    assert {n_best[0].text for n_best in every} == {""}
+    assert model.translate(lines) == [*(next(each.text for each in n_best if each.text) for n_best in every), "5", "🙂"]
+
+
 def test_the_export_of_a_read_only_folder_is_in_the_cache(
     tmp_path: Path, translate: Heed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = write_model(tmp_path / "model", transformer())
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     monkeypatch.setattr(to_ctranslate2.os, "access", lambda path, mode: False)
     assert "exporting" in translate(model)[2]
     assert "export" not in translate(model)[2]
     assert not (model / "ctranslate2").exists()
     assert (tmp_path / "home" / ".cache" / "heed" / "ctranslate2").is_dir()
+
+
+def test_without_a_place_for_the_export_heed_translates(
+    tmp_path: Path, translate: Heed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", transformer())
+    monkeypatch.setattr(to_ctranslate2.os, "access", lambda path, mode: False)
+    (tmp_path / "file").touch()
+    nowhere = "There is no folder for caches: set HOME or XDG_CACHE_HOME to a writable folder."
+    not_a_folder = "set XDG_CACHE_HOME=DIR to a writable folder, or make room."
+    for name, message in {"": nowhere, tmp_path / "file": not_a_folder}.items():
+        monkeypatch.setenv("XDG_CACHE_HOME", str(name))
+        monkeypatch.setattr(Path, "home", no_home)
+        status, out, err = translate(run, "--engine", "auto")
+        assert (status, len(out.splitlines())) == (0, len(SENTENCES))
+        assert err.startswith("heed: heed's own engine translates. ")
+        assert message in err
+        status, out, err = translate(run)
+        assert (status, out, len(err.splitlines())) == (2, "", 1)
+
+
+def no_home() -> Path:
+    """Fail as `Path.home` does without HOME for a user without a passwd entry."""
+    raise RuntimeError("Could not determine home directory.")
 
 
 def test_auto_takes_what_is_possible(tmp_path: Path, translate: Heed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,22 @@
 """The Translator with real tokenizers and models of both families."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import heed
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction, align, to_gold
 from heed.evaluation.scores import corpus_scores
+from heed.evaluation.symptoms import has_repeats
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.engine import pad
+from heed.inference.searches import SearchOptions
 from heed.inference.translator import Translator
 from heed.layers.attention import CrossAttentionConfig, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
@@ -21,6 +25,7 @@ from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import AttentionMaps, Seq2Seq
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import BOS, EOS
+from tests.export.models import LINES, transformer, write_model
 from tests.tokenizers import train_tokenizer
 
 SENTENCES = [
@@ -371,3 +376,67 @@ def test_evaluate_scores_its_own_translations(model: Seq2Seq, tokenizer: Tokeniz
     assert "tok:zh" in translator.evaluate(SENTENCES, references).bleu_signature
     with pytest.raises(HeedError, match="are not pairs"):
         translator.evaluate(SENTENCES, references[1:])
+
+
+# ---- lines that would be lost
+
+
+@pytest.fixture(scope="module")
+def empty_first(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    """A translator that prefers empty translations."""
+    return heed.load(write_model(tmp_path_factory.mktemp("empty") / "model", transformer(), seed=14), device="cpu")
+
+
+def test_a_line_without_letters_is_its_own_translation(empty_first: Translator) -> None:
+    lines = ["5", "1,000,000", " 20:15 ", "?!", "🙂 🙂", "…", "½ €", "\u200b"]
+    assert empty_first.translate(lines) == lines
+    found = empty_first.translate([lines[0], LINES[0]], n_best=2, alignments=True, maps=True)
+    assert [(each.text, each.score, each.finished, each.symptoms) for each in found[0]] == [("5", 0.0, True, ())]
+    assert found[0][0].maps is not None
+    assert empty_first.attend("5")[0].target == found[0][0].maps.target
+    assert len(found[1]) == 2
+    assert empty_first.without_fallbacks().translate(lines) != lines
+
+
+def test_a_model_of_numbers_translates_numbers(tiny_model: ModelMaker) -> None:
+    tokenizer = train_tokenizer(["1 2 3 + = 4", "5 6 7 8 9 0"] * 3, vocab_size=24, joint=True)
+    model = tiny_model("rnn", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab)
+    translator = Translator(model, tokenizer, beam())
+    lines = ["1 + 2", "3 4"]
+    assert translator.translate(lines) == translator.without_fallbacks().translate(lines) != lines
+
+
+@pytest.mark.parametrize("n_best", [1, 2])
+@pytest.mark.parametrize("search", [{}, {"length_penalty": 0.0}])
+def test_the_best_hypotheses_with_text_are_chosen(empty_first: Translator, search: SearchOptions, n_best: int) -> None:
+    every = empty_first.without_fallbacks().translate(LINES, n_best=5, **search)
+    found = empty_first.translate(LINES, n_best=n_best, **search)
+    for own, all_own in zip(found, every, strict=True):
+        assert all_own[0].text == ""
+        assert [each.text for each in own] == [each.text for each in all_own if each.text][:n_best]
+        assert all("second choice" in each.symptoms for each in own)
+
+
+def test_attention_is_shown_for_the_chosen_translation(empty_first: Translator) -> None:
+    assert [each.target for each in empty_first.attend(LINES)] == empty_first.translate(LINES)
+
+
+def test_scores_are_those_of_the_search(empty_first: Translator) -> None:
+    translations = empty_first.without_fallbacks().translate(LINES)
+    assert set(translations) == {""}
+    assert empty_first.evaluate(LINES, LINES).bleu == corpus_scores(translations, LINES, tgt_lang="de").bleu == 0
+
+
+def test_a_search_of_one_hypothesis_may_end_empty(tmp_path: Path) -> None:
+    translator = heed.load(write_model(tmp_path / "model", transformer(), seed=23), device="cpu")
+    (found,) = translator.translate("dog", beam=1, scores=True)
+    assert (found.text, found.symptoms) == ("", ("empty",))
+
+
+def test_symptoms_of_translations(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    translator = Translator(model, tokenizer, {"beam": 2, "max_length_factor": 0.0, "max_length_extra": 40})
+    found = [each for n_best in translator.translate(SENTENCES, n_best=2) for each in n_best]
+    assert any(each.symptoms for each in found)
+    for each in found:
+        assert ("cut off" in each.symptoms) == (not each.finished)
+        assert ("repeats" in each.symptoms) == has_repeats(each.text)

@@ -64,10 +64,12 @@ def test_libretranslatepy_talks_to_the_server(server: Server, expected: dict[str
     assert json.load(refused.value)["error"].startswith("fr is not supported")
 
 
-def test_libretranslatepy_sends_a_key(run_folder: Path, tmp_path: Path) -> None:
+def test_libretranslatepy_sends_a_key_to_a_server_behind_a_path(run_folder: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("# of the newsroom\nnews-1234\n\n")
-    with serving(run_folder, "--api-keys", keys) as running:
+    with serving(run_folder, "--api-keys", keys, "--root-path", "/mt") as running:
+        with urlopen(f"{running.url}/spec") as spec, urlopen(f"{running.url}/openapi.json") as openapi:
+            assert json.load(openapi) == {**json.load(spec), "servers": [{"url": "/mt"}]}
         with pytest.raises(HTTPError, match="403"):
             LibreTranslateAPI(running.url).translate(LINES[0], "en", "de")
         assert LibreTranslateAPI(running.url, api_key="news-1234").translate(LINES[0], "en", "de")
@@ -213,6 +215,8 @@ def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, capsys: 
     assert "No such file or directory" in serve_fails(capsys, run_folder, "--api-keys", tmp_path / "none")
     assert "1 models and 2 names" in serve_fails(capsys, run_folder, "--name", "a", "--name", "b")
     assert "same name" in serve_fails(capsys, run_folder, run_folder, "--name", "a", "--name", "a", "--port", 0)
+    for path in ("mt", "/mt/", "/"):
+        assert f"--root-path {path} must be a path such as /mt" in serve_fails(capsys, run_folder, "--root-path", path)
     assert "max_chars=0 must be" in serve_fails(capsys, run_folder, "--max-chars", 0)
     error = serve_fails(capsys, run_folder, "--max-beam", 4)
     assert "--max-alternatives 10 must be below --max-beam 4" in error

@@ -1,6 +1,7 @@
 """``heed serve``: translate over HTTP."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,6 +22,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "--port", "N", "port; 0 for any", default=5000)
     add(parser, "--api-keys", "FILE", "ask clients for a key: one of the lines of this file")
     add_flag(parser, "--no-split-sentences", "translate each line as one sentence, unless it is too long")
+    text = "path of this server behind a reverse proxy that removes it from requests, such as /mt"
+    add(parser, "--root-path", "PATH", text, default="")
     text = (
         "let pages of this site, such as https://example.org, use the server in a browser, and accept the name of the "
         "site for this server; * for all"
@@ -48,6 +51,8 @@ def run(args: argparse.Namespace) -> None:
         hosts=_accepted_hosts(args.host, args.allow_origin),
         api_keys=_read_keys(args.api_keys) if args.api_keys else frozenset(),
     )
+    if args.root_path and not re.fullmatch(r"(/[^/?#\s]+)+", args.root_path):
+        raise HeedError(f"--root-path {args.root_path} must be a path such as /mt, without a slash at its end.")
     names = args.name or default_names(args.model)
     if len(names) != len(args.model):
         raise HeedError(f"There are {len(args.model)} models and {len(names)} names: give --name once per RUN.")
@@ -58,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
         host = f"[{args.host}]" if ":" in args.host else args.host
         url = f"http://{host}:{listener.getsockname()[1]}"
         started = f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)"
-        server.run(app, listener, timeout=settings.timeout, started=started)
+        server.run(app, listener, root_path=args.root_path, timeout=settings.timeout, started=started)
 
 
 def _accepted_hosts(host: str, origins: Sequence[str]) -> frozenset[str]:

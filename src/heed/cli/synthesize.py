@@ -62,7 +62,7 @@ def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, s
         raise HeedError(f"{path} was begun with another model, text or option: choose another --out.")
     if path.exists():
         return f"{path}: complete"
-    translator = load_translator(args, model)
+    translator = load_translator(args, model).without_fallbacks()
     engine = type(translator.engine).__name__
     if path.name not in entries:
         facts = {"model": path_text(model), "text": path_text(file), "engine": engine}

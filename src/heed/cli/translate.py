@@ -14,6 +14,7 @@ from heed.cli.arguments import add, add_flag, add_model_options, add_search_opti
 from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
 from heed.cli.output_file import ResumableOutput
 from heed.errors import HeedError
+from heed.evaluation.symptoms import TRANSLATION_SYMPTOMS
 from heed.inference.lines import renumbered
 
 if TYPE_CHECKING:
@@ -54,12 +55,14 @@ def run(args: argparse.Namespace) -> None:
             file, done = stack.enter_context(output.open(resume=args.resume))
         chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
         translate = partial(_translations, translator, args=args, chunk=chunk)
-        cut, first_cut = 0, 0
+        shown: dict[str, tuple[int, int]] = {}
+        """How many lines show each symptom, and the first one."""
         for number, source, translations in translated_lines(
             translator, stream, args.input, translate, done=done, prints_results=file is None
         ):
-            if not translations[0].finished:
-                cut, first_cut = cut + 1, first_cut or number + 1
+            for symptom in translations[0].symptoms:
+                count, first = shown.get(symptom, (0, number + 1))
+                shown[symptom] = count + 1, first
             text = _format(args, number, source, translations)
             if file is None:
                 write_lines(text)
@@ -67,12 +70,10 @@ def run(args: argparse.Namespace) -> None:
             file.writelines(f"{line}\n".encode() for line in text)
             if (number + 1) % LINES_AT_ONCE == 0:
                 file.flush()
-    if cut:
-        print(
-            f"heed: {'1 translation' if cut == 1 else f'{cut:,} translations'} reached the length limit of the search "
-            f"and may be cut off, the first in line {first_cut:,} (--json marks them with finished: false).",
-            file=sys.stderr,
-        )
+    for symptom, (count, first) in shown.items():
+        messages = TRANSLATION_SYMPTOMS[symptom]
+        said = f"1 translation {messages['one']}" if count == 1 else f"{count:,} translations {messages['several']}"
+        print(f"heed: {said}, the first in line {first:,} (--json marks them).", file=sys.stderr)
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -148,7 +149,8 @@ def _format(args: argparse.Namespace, number: int, source: str, translations: "l
 
 
 def _plain(translation: "Translation") -> dict[str, Any]:
-    plain: dict[str, Any] = {name: getattr(translation, name) for name in ("text", "score", "log_prob", "finished")}
+    names = ("text", "score", "log_prob", "finished", "symptoms")
+    plain: dict[str, Any] = {name: getattr(translation, name) for name in names}
     if translation.alignment is not None:
         plain["alignment"] = " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment)
     return plain

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from copy import copy
+from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,14 @@ class Tokenizer:
     def vocabulary(self) -> dict[str, Any]:
         """The arguments of `heed.models.build_model` that describe the vocabularies."""
         return {"src_vocab": self.src_vocab, "tgt_vocab": self.tgt_vocab, "joint": self.joint}
+
+    @cached_property
+    def reads_letters(self) -> bool:
+        """Whether any source piece has a letter, which is not so for a model of numbers or symbols."""
+        ids = [
+            id_ for id_ in range(EOS + 1, self.src_vocab) if not (self._src.is_control(id_) or self._src.is_byte(id_))
+        ]
+        return any(map(str.isalpha, "".join(self.src_pieces(ids))))
 
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
         """Return the ids of source sentences, without BOS and EOS.

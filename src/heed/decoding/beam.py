@@ -51,6 +51,9 @@ class BeamSearch(Search):
         if self.n_best > self.beam:
             raise HeedError(f"search.n_best={self.n_best} must be at most search.beam={self.beam}.")
 
+    def with_all(self) -> "BeamSearch":
+        return replace(self, n_best=self.beam)
+
     @torch.inference_mode()
     def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
         model, device = for_search(model), src.device

@@ -69,6 +69,10 @@ class Search(ABC):
         """Return a search that converts ids to text by ``decode``, if it compares texts (`MBRSearch`); else itself."""
         return self
 
+    def with_all(self) -> "Search":
+        """Return a search that returns all hypotheses that it finds, instead of the ``n_best``."""
+        return self
+
     def limits(self, model: Seq2Seq, src_mask: Bool[Tensor, "B S"]) -> list[int]:
         """Return the maximal number of target tokens of each sentence, EOS included."""
         return [self.limit(length, model.max_target_length) for length in src_mask.sum(dim=1).tolist()]

@@ -1,9 +1,11 @@
 """Symptoms of a broken translation system in single sentences, which corpus scores hide."""
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
 from heed.characters import normalized
 
@@ -25,6 +27,11 @@ SYMPTOMS: Mapping[str, str] = {
 }
 """The name of each symptom, and its definition."""
 
+TRANSLATION_SYMPTOMS: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
+"""Those of a translation without a reference, with their meaning and their messages."""
+
 LENGTH_TOLERANCE = 10
 """Characters that are added to the length limits, so that short sentences are not flagged."""
 
@@ -37,7 +44,7 @@ def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses:
             "empty": bool(ref) and not hyp,
             "too short": bool(hyp) and 2 * len(hyp) + LENGTH_TOLERANCE < len(ref),
             "too long": len(hyp) > 2 * len(ref) + LENGTH_TOLERANCE,
-            "repeats": _has_repeats(hyp) and not _has_repeats(ref),
+            "repeats": has_repeats(hyp) and not has_repeats(ref),
             "copied source": src.casefold() == hyp.casefold() != ref.casefold() and bool(hyp),
             "foreign letters": not scripts([hyp]) <= known_scripts,
             "unknown pieces": UNKNOWN in hyp and UNKNOWN not in ref,
@@ -47,7 +54,20 @@ def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses:
     return {name: [i for i, sentence in enumerate(shown) if sentence[name]] for name in SYMPTOMS}
 
 
-def _has_repeats(line: str) -> bool:
+def translation_symptoms(source: str, translation: str, *, finished: bool, best_is_empty: bool) -> tuple[str, ...]:
+    """Return which of `TRANSLATION_SYMPTOMS` a translation shows; ``finished``: see `Translation`."""
+    has_text = bool(translation.strip())
+    shown = {
+        "empty": bool(source.strip()) and not has_text,
+        "second choice": best_is_empty and has_text,
+        "cut off": not finished,
+        "repeats": has_repeats(translation) and not has_repeats(source),
+    }
+    return tuple(name for name, is_shown in shown.items() if is_shown)
+
+
+def has_repeats(line: str) -> bool:
+    """Return whether a phrase or a group of letters is repeated, as by a model in a loop."""
     return bool(REPEATED_WORDS.search(line) or REPEATED_LETTERS.search(line))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from heed import __version__
-from heed.cache import build_once, cache_key
+from heed.cache import build_once, cache_home, cache_key
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, NBest, Search
 from heed.errors import HeedError
@@ -224,7 +224,7 @@ def load_engine(paths: Sequence[str | Path], translator: Translator, *, required
 def cached_export(path: Path, translator: Translator) -> Path:
     """Return the folder of a model's export, named after its digest. If it is missing, export the model.
 
-    It is in the subfolder ``ctranslate2`` of the model folder, or of ``~/.cache/heed`` if that cannot be written. The
+    It is in the subfolder ``ctranslate2`` of the model folder, or of `cache_home` if that cannot be written. The
     digest covers the model's files and the versions of heed and CTranslate2. The export is checked on the run's
     validation sentences, without them on random subwords.
 
@@ -236,7 +236,7 @@ def cached_export(path: Path, translator: Translator) -> Path:
     versions = f"heed {__version__}.{REVISION}, ctranslate2 {require('ctranslate2').__version__}"
     exports = folder / "ctranslate2"
     if not os.access(exports if exports.exists() else folder, os.W_OK):
-        exports = Path.home() / ".cache" / "heed" / "ctranslate2"
+        exports = cache_home() / "ctranslate2"
 
     def write(partial: Path) -> None:
         print(f"heed: exporting {folder} to CTranslate2, once.", file=sys.stderr)
@@ -246,4 +246,5 @@ def cached_export(path: Path, translator: Translator) -> Path:
             check = random_set(translator.tokenizer)
         export(translator, partial, check)
 
-    return build_once(exports / cache_key(versions, model_folder.digest(folder)), write)
+    key = cache_key(versions, model_folder.digest(folder))
+    return build_once(exports / key, write, setting="XDG_CACHE_HOME", limit=None)

@@ -87,6 +87,8 @@ class Translation:
     """log p(text | source) in nats, summed over subwords and end of sentence."""
     finished: bool
     """Whether the model ended the sentence, instead of the search's length limit."""
+    symptoms: tuple[str, ...] = ()
+    """Which of `TRANSLATION_SYMPTOMS` it shows."""
     alignment: list[Link] | None = None
     """Links (source word, target word), as by `Translator.align`; None unless ``alignments=True``."""
     maps: Attended | None = None

@@ -83,6 +83,7 @@ class SentenceSplitter:
             score=sum(translation.score for translation in translations),
             log_prob=sum(translation.log_prob for translation in translations),
             finished=all(translation.finished for translation in translations),
+            symptoms=tuple(dict.fromkeys(chain.from_iterable(translation.symptoms for translation in translations))),
             alignment=alignment,
         )
 

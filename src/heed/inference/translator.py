@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from itertools import islice, repeat
 from operator import add
@@ -14,6 +15,7 @@ from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.alignment import Link, align, to_gold
 from heed.evaluation.scores import Scores, SystemOutput, score_output
+from heed.evaluation.symptoms import translation_symptoms
 from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
@@ -53,6 +55,10 @@ class Translator:
 
     Results are in the order of the input and do not depend on batching. The model runs in eval mode without autocast;
     its own mode is restored afterwards. The translation of a line without text or pieces is empty.
+
+    A line without letters (``str.isalpha``), such as a number or an emoji, is its own translation with the score 0,
+    unless no source piece of the model has a letter. Empty hypotheses rank after all others, because an empty line is
+    lost text. `without_fallbacks` returns what the search found instead, for scores.
 
     Every method that takes sentences accepts a single string as one sentence. The result is still a list.
 
@@ -100,6 +106,7 @@ class Translator:
         self.engine: Engine = self._torch
         """Runs the search. ``model`` always computes attention maps and scores of given translations."""
         self.saved_search = search
+        self._fallbacks = True
         self.search = self._build_search({})
         self.on_batch: Callable[[float], object] = lambda *_: None
         """Called after each batch with its number of sentences, to report progress."""
@@ -120,6 +127,12 @@ class Translator:
         other = copy(self)
         other.tokenizer, (other.src_lang, other.tgt_lang) = self.tokenizer.towards(chosen.tgt_lang), chosen
         other.search = other._build_search({})
+        return other
+
+    def without_fallbacks(self) -> "Translator":
+        """Return a translator that sends lines without letters to the model too, and accepts empty translations."""
+        other = copy(self)
+        other._fallbacks = False
         return other
 
     def with_engine(self, engine: Engine) -> "Translator":
@@ -237,7 +250,7 @@ class Translator:
         sources = as_list(sources)
         if targets is None:
             ids = self._encode_src(sources)
-            n_best = self.translate_ids(ids, search=self._build_search({**search}))
+            n_best, _ = self._hypotheses(sources, ids, self._build_search({**search}))
             return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
         targets = as_list(targets)
         return self._attend_ids(sources, targets, *self._encode_pairs(sources, targets))
@@ -289,7 +302,7 @@ class Translator:
         """
         check_pairs(sources, references)
         output = SystemOutput(
-            hypotheses=self.translate(sources, **search),
+            hypotheses=self.without_fallbacks().translate(sources, **search),
             references=[references],
             tgt_lang=self.tgt_lang,
             maximized=self._build_search({**search}).utility,
@@ -334,7 +347,7 @@ class Translator:
         while sentences := list(islice(lines, chunk)):
             with renumbered(partial(add, done)):
                 src_ids = self._encode_src(sentences)
-                found = self.translate_ids(src_ids, search=search)
+                found, empty = self._hypotheses(sentences, src_ids, search)
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
             texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
@@ -342,19 +355,49 @@ class Translator:
             if alignments or maps:
                 sources = [sentences[row] for row in rows]
                 pairs = self._attend_hypotheses(sources, [src_ids[row] for row in rows], hypotheses)
-            for n_best in found:
+            for row, (source, n_best) in enumerate(zip(sentences, found, strict=True)):
                 yield [
                     Translation(
-                        next(texts),
+                        text := source if self._is_copied(source) else next_text,
                         each.score,
                         each.log_prob,
                         each.finished,
+                        translation_symptoms(source, text, finished=each.finished, best_is_empty=row in empty),
                         alignment=self._links(pair) if pair and alignments else None,
                         maps=pair if maps else None,
                     )
-                    for each, pair in zip(n_best, pairs, strict=False)
+                    for each, next_text, pair in zip(n_best, texts, pairs, strict=False)
                 ]
             done += len(sentences)
+
+    def _is_copied(self, line: str) -> bool:
+        return (
+            self._fallbacks and self.tokenizer.reads_letters and bool(line.strip()) and not any(map(str.isalpha, line))
+        )
+
+    def _hypotheses(
+        self, lines: Sequence[str], src_ids: Sequence[list[int]], search: Search
+    ) -> tuple[list[NBest], set[int]]:
+        """Return the hypotheses of each line, best first, and the rows for which the search prefers an empty one.
+
+        ``src_ids`` have no EOS.
+        """
+        copied = {row: line for row, line in enumerate(lines) if self._is_copied(line)}
+        found = self.translate_ids([[] if row in copied else ids for row, ids in enumerate(src_ids)], search=search)
+        for row, ids in zip(copied, self.tokenizer.encode_tgt(list(copied.values())), strict=True):
+            found[row] = [replace(found[row][0], tokens=ids)]
+        searched = (row for row, ids in enumerate(src_ids) if ids and row not in copied)
+        empty = {row for row in searched if self._is_empty(found[row][0])}
+        if empty and self._fallbacks:
+            quiet = copy(self)
+            quiet.on_batch = lambda _: None
+            wider = quiet.translate_ids([src_ids[row] for row in empty], search=search.with_all())
+            for row, n_best in zip(empty, wider, strict=True):
+                found[row] = sorted(n_best, key=self._is_empty)[: len(found[row])]
+        return found, empty
+
+    def _is_empty(self, hypothesis: Hypothesis) -> bool:
+        return not self.tokenizer.decode_tgt([hypothesis.tokens])[0].strip()
 
     def _links(self, pair: Attended, symmetrize: str = "target", **choice: Any) -> list[Link]:
         """Return the word alignment of one pair. ``choice`` selects the map, see `align`."""

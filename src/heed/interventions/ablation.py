@@ -64,7 +64,8 @@ def ablate(
         raise HeedError("There are no sentences." if heads else "This model has no attention heads to switch off.")
 
     def statistics(model: Translator) -> dict[str, Statistics]:
-        found = sentence_statistics(model.translate(sources, **search), references, tgt_lang=model.tgt_lang)
+        translations = model.without_fallbacks().translate(sources, **search)
+        found = sentence_statistics(translations, references, tgt_lang=model.tgt_lang)
         right = [[is_right, 1.0] for is_right in prefers_good(model, contrasts)] if contrasts else []
         return {"BLEU": found["BLEU"], **({"challenge accuracy": np.array(right)} if right else {})}
 

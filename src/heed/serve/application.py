@@ -1,9 +1,11 @@
 """The web application: LibreTranslate's API for heed's models."""
 
+import tomllib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -18,21 +20,17 @@ from heed.serve.attend import AttendRequest, AttendResponse, translate_and_atten
 from heed.serve.errors import HANDLED, answer_error
 from heed.serve.models import Models, ServedModel
 from heed.serve.observation import REQUEST_ID, observation
-from heed.serve.page import page
+from heed.serve.page import api_page, page
 from heed.serve.requests import body_schema, check_host, respond
 from heed.serve.service import Service
 from heed.serve.settings import ServeSettings
 
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.ErrorResponse, "description": description}
-    for status, description in {
-        HTTPStatus.BAD_REQUEST: "The request is wrong.",
-        HTTPStatus.FORBIDDEN: "The API key is missing or wrong.",
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
-        HTTPStatus.TOO_MANY_REQUESTS: "Too many sentences wait; see Retry-After.",
-        HTTPStatus.SERVICE_UNAVAILABLE: "Too slow, or stopping; see Retry-After.",
-    }.items()
+ANY, BODY = "any request", "requests with a body"
+ERRORS: dict[str, dict[int | str, dict[str, Any]]] = {
+    kind: {int(status): {"model": schemas.ErrorResponse, "description": text} for status, text in errors.items()}
+    for kind, errors in tomllib.loads(Path(__file__).with_name("errors.toml").read_text(encoding="utf-8")).items()
 }
+"""The errors of `ANY` and of `BODY`, as OpenAPI describes them."""
 
 
 def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = None) -> FastAPI:
@@ -50,6 +48,8 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
         title="heed",
         version=__version__,
         lifespan=lifespan,
+        responses=ERRORS[ANY],
+        docs_url=None,  # FastAPI's pages load scripts from other hosts
         redoc_url=None,
         dependencies=[Depends(check_host)],
         exception_handlers=dict.fromkeys(HANDLED, answer_error),
@@ -65,7 +65,10 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
         )
     app.add_middleware(observation, metrics=service.metrics)
     _add_endpoints(app, service)
-    app.get("/", response_class=HTMLResponse, include_in_schema=False)(page)
+    hidden: dict[str, Any] = {"response_class": HTMLResponse, "include_in_schema": False}
+    app.get("/", **hidden)(page)
+    app.get("/docs", **hidden)(lambda: api_page(app.openapi()))
+    app.get("/spec", include_in_schema=False)(app.openapi)  # LibreTranslate's name
     return app
 
 
@@ -75,7 +78,7 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
     @app.post(
         "/translate",
         response_model_exclude_none=True,
-        responses=ERRORS,
+        responses=ERRORS[BODY],
         openapi_extra=body_schema(schemas.TranslateRequest),
         tags=["translate"],
     )
@@ -83,7 +86,7 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
         """Translate a text, or several."""
         return await respond(service, request, schemas.TranslateRequest, service.translate)
 
-    @app.post("/detect", responses=ERRORS, openapi_extra=body_schema(schemas.DetectRequest), tags=["translate"])
+    @app.post("/detect", responses=ERRORS[BODY], openapi_extra=body_schema(schemas.DetectRequest), tags=["translate"])
     async def detect(request: Request) -> list[schemas.Detection]:
         """Detect the language of a text among the source languages of the server."""
         return await respond(service, request, schemas.DetectRequest, service.detect)
@@ -91,7 +94,7 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
     @app.post(
         "/attend",
         response_model=AttendResponse,
-        responses=ERRORS,
+        responses=ERRORS[BODY],
         openapi_extra=body_schema(AttendRequest),
         tags=["attention"],
     )

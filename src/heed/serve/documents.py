@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
+from itertools import chain
 
 from heed.inference.outputs import Translation
 from heed.inference.segmentation import SentenceSplitter, sentence_of
 from heed.serve.html import TextNode, parse
 
-INNER_SPACE = re.compile(r"(?<=\S)\s+(?=\S)")
+INNER_SPACE = re.compile(r"(?<=\S)[ \t\n\f\r\xa0]+(?=\S)")
+NO_BREAK = re.compile(r"(\S+)\xa0(?=(\S+))")
+"""The words around a no-break space."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,22 @@ class Document:
         self.sentences = [sentence_of(part) for line in pieces if isinstance(line, Line) for part in line.parts]
         """The sentences to translate."""
 
-    def versions(self, n_best: Sequence[Sequence[Translation]], count: int) -> list[str]:
-        """Return translations of the document, best first: version k has the k-th best translation of each sentence.
+    def versions(self, n_best: Sequence[Sequence[Translation]], count: int) -> dict[str, list[str]]:
+        """Return translations of the document, best first, and the symptoms of each (`heed.evaluation.symptoms`).
 
-        A sentence with fewer translations in ``n_best`` uses its best one. Equal versions count once.
+        Version k has the k-th best translation of each sentence that is not empty. A sentence with fewer translations
+        uses its best one; the source itself if all are empty. Equal versions count once.
         """
-        ranked = ([found[rank] if rank < len(found) else found[0] for found in n_best] for rank in range(count))
-        return list(dict.fromkeys(map(self._join, ranked)))
+        offered = [
+            [each for each in found if each.text.strip()] or [replace(found[0], text=sentence)]
+            for sentence, found in zip(self.sentences, n_best, strict=True)
+        ]
+        ranked = ([found[rank] if rank < len(found) else found[0] for found in offered] for rank in range(count))
+        versions: dict[str, list[str]] = {}
+        for chosen in ranked:
+            symptoms = dict.fromkeys(chain.from_iterable(each.symptoms for each in chosen))
+            versions.setdefault(self._join(chosen), list(symptoms))
+        return versions
 
     def _join(self, translations: Iterable[Translation]) -> str:
         remaining = iter(translations)
@@ -60,16 +72,19 @@ def text_document(text: str, splitter: SentenceSplitter) -> Document:
 def html_document(text: str, splitter: SentenceSplitter) -> Document:
     """Split HTML. Only text nodes are translated; everything else is copied. Errors: see `parse`."""
 
-    def write(text: str) -> str:
-        return escape(text, quote=False).replace("\xa0", "&nbsp;")
+    def pieces(node: TextNode) -> list[str | Line]:
+        words = NO_BREAK.findall(node.text)
 
-    pieces: list[str | Line] = []
-    for node in parse(text):
-        if isinstance(node, TextNode):
-            pieces += _pieces(INNER_SPACE.sub(" ", node.text), splitter, write)  # a line break in HTML is a space
-        else:
-            pieces.append(node)
-    return Document(pieces)
+        def write(text: str) -> str:
+            # The model reads spaces. Where it copies both words, as in "10 km", the no-break space is restored.
+            for first, second in words:
+                text = text.replace(f"{first} {second}", f"{first}\xa0{second}")
+            return escape(text, quote=False).replace("\xa0", "&nbsp;")
+
+        return _pieces(INNER_SPACE.sub(" ", node.text), splitter, write)  # a line break in HTML is a space
+
+    nodes = ([node] if isinstance(node, str) else pieces(node) for node in parse(text))
+    return Document(list(chain.from_iterable(nodes)))
 
 
 def _pieces(text: str, splitter: SentenceSplitter, write: Callable[[str], str]) -> list[str | Line]:

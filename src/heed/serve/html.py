@@ -1,15 +1,31 @@
-"""Find the text nodes of HTML."""
+"""Find the text nodes of HTML as a browser does. html.toml has the tables of elements."""
 
-from html.parser import HTMLParser
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from html import unescape
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from heed.serve.errors import ApiError
 
-KEPT = frozenset({"code", "kbd", "pre", "samp", "script", "style", "template", "textarea", "var"})
-"""Elements whose text is not translated."""
+# Not html.parser, because patch releases of Python change how it reads comments, declarations and scripts.
+MARKUP = re.compile(r"<[a-zA-Z/!?]")
+COMMENT = re.compile(r"<!--(?:-?>|.*?--!?>)|<(?!!--)[^>]*>", re.DOTALL)
+"""A comment or what browsers treat as one: a declaration, a processing instruction, ``</`` before another character."""
+TAG = re.compile(r"<(/?)([a-zA-Z][^ \t\n\f\r/>]*)")
+ATTRIBUTE = re.compile(
+    r"""[ \t\n\f\r/]*([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"""
+    r"""(?:[ \t\n\f\r]*=[ \t\n\f\r]*("[^"]*"?|'[^']*'?|[^ \t\n\f\r>]*))?"""
+)
+TAG_END = re.compile(r"[ \t\n\f\r/]*>")
 
-VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())  # noqa: SIM905
-"""Elements without an end tag."""
+ELEMENTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+LIMITS: Mapping[str, Collection[str]] = {
+    **dict.fromkeys([*ELEMENTS["special"], *ELEMENTS["formatting"]], ELEMENTS["limits"]["scope"]),
+    **dict.fromkeys(ELEMENTS["table"], ELEMENTS["limits"]["table"]),
+}
+"""The elements outside of which an end tag closes nothing, by its name; for other names, the special elements."""
 
 
 class TextNode(NamedTuple):
@@ -21,17 +37,35 @@ class TextNode(NamedTuple):
 def parse(text: str) -> list[str | TextNode]:
     """Split HTML into text nodes and unchanged strings between them.
 
-    Elements in `KEPT` and elements with ``translate="no"`` or ``class="notranslate"`` have no text nodes.
+    The attributes ``translate="no"`` and ``class="notranslate"`` and the elements ``kept`` of html.toml exclude the
+    text in an element, and ``translate="yes"`` includes it again.
 
     Raises:
-        ApiError: if a tag or a comment is not closed, or a declaration is malformed.
+        ApiError: if a tag, a comment, or an element with raw text is not closed.
     """
-    parser = _Parser(text)
-    try:
-        parser.feed(text)
-    except AssertionError as error:  # html.parser fails on a declaration such as <![x[
-        raise ApiError("This HTML cannot be translated: a declaration (<![…) is malformed.") from error
-    return parser.finish()
+    pieces: list[str | TextNode] = []
+    elements = _OpenElements()
+    position = 0
+    while markup := MARKUP.search(text, position):
+        start, raw = markup.start(), None
+        pieces.append(elements.text(text[position:start]))
+        if tag := TAG.match(text, start):
+            name = tag[2].lower()
+            attributes, position = _read_attributes(text, tag.end())
+            if not tag[1]:
+                raw = elements.start(name, attributes, is_closed=text.endswith("/>", start, position))
+            elif name not in ELEMENTS["unending"]:
+                elements.close([name], LIMITS.get(name, ELEMENTS["special"]))
+        else:
+            position = _found(COMMENT.match(text, start)).end()
+        pieces.append(text[start:position])
+        if raw:
+            end = _found(re.compile(rf"</{raw}(?=[ \t\n\f\r/>])", re.IGNORECASE).search(text, position)).start()
+            content = text[position:end]
+            pieces.append(elements.text(content) if raw in ELEMENTS["escapable_raw"] else content)
+            position = end
+    pieces.append(elements.text(text[position:]))
+    return [piece for piece in pieces if piece not in ("", TextNode(""))]
 
 
 def text_of(text: str) -> str:
@@ -39,63 +73,54 @@ def text_of(text: str) -> str:
     return " ".join(node.text for node in parse(text) if isinstance(node, TextNode))
 
 
-class _Parser(HTMLParser):
-    """Collects the pieces. Everything except text nodes is copied from the source, not re-serialised."""
+class _OpenElements:
+    """The elements that have started and not ended, the innermost last."""
 
-    def __init__(self, source: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.pieces: list[str | TextNode] = []
-        self._source = source
-        self._line_starts = [0, *(index + 1 for index, char in enumerate(source) if char == "\n")]
-        self._start = 0
-        """Start of the current piece in the source."""
-        self._text: str | None = None
-        """The text of the current piece; None for markup."""
-        self._kept: list[str] = []
-        """The open elements, starting at the outermost one whose text is not translated."""
+    def __init__(self) -> None:
+        self._names = [""]
+        self._kept = [False]
+        """For each, whether its text is not translated."""
 
-    def finish(self) -> list[str | TextNode]:
-        """End the last piece, and return all pieces."""
-        rest = self.rawdata
-        is_open = rest.startswith(("<!", "</", "<?")) or (rest.startswith("<") and rest[1:2].isalpha())
-        if is_open or self.cdata_elem is not None:  # in <script> or <style>
-            raise ApiError("This HTML cannot be translated: a tag or a comment is not closed.")
-        self.close()
-        self._end_piece(len(self._source))
-        return self.pieces
+    def text(self, content: str) -> str | TextNode:
+        return content if self._kept[-1] else TextNode(unescape(content))
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._begin_piece(None)
-        values = {name: value or "" for name, value in attrs}
-        is_marked = values.get("translate", "").lower() == "no" or "notranslate" in values.get("class", "").split()
-        if (self._kept or tag in KEPT or is_marked) and tag not in VOID:
-            self._kept.append(tag)
+    def start(self, name: str, attributes: Mapping[str, str], *, is_closed: bool) -> str | None:
+        """Open an element; return its name if its content is raw text."""
+        for rule in ELEMENTS["implied"]:
+            if name in rule["opens"]:
+                self.close(rule["closes"], ELEMENTS["limits"][rule["limit"]])
+        is_foreign = any(each in ELEMENTS["foreign"] for each in (name, *self._names))
+        if name in ELEMENTS["void"] or (is_foreign and is_closed):
+            return None
+        translate = attributes.get("translate", "inherit").lower()
+        is_kept = translate == "no" or "notranslate" in attributes.get("class", "").split()
+        inherits = translate not in ("", "yes")
+        self._kept.append(is_kept or (inherits and (name in ELEMENTS["kept"] or self._kept[-1])))
+        self._names.append(name)
+        return name if name in (*ELEMENTS["raw"], *ELEMENTS["escapable_raw"]) and not is_foreign else None
 
-    def handle_endtag(self, tag: str) -> None:
-        """Close the element and all unclosed elements inside it."""
-        self._begin_piece(None)
-        if tag in self._kept:
-            while self._kept.pop() != tag:
-                pass
+    def close(self, names: Collection[str], limit: Collection[str]) -> None:
+        """Close the innermost element with one of these names, unless it is outside of an element in ``limit``."""
+        for depth in reversed(range(1, len(self._names))):
+            if self._names[depth] in names:
+                del self._names[depth:], self._kept[depth:]
+                return
+            if self._names[depth] in limit:
+                return
 
-    def handle_data(self, data: str) -> None:
-        if self._text is None or self._kept:
-            self._begin_piece(None if self._kept else data)
-        else:
-            self._text += data
 
-    def _copy(self, *_: Any, **__: Any) -> None:
-        """Copy markup: an element such as ``<br/>``, a comment, a declaration or a processing instruction."""
-        self._begin_piece(None)
+def _read_attributes(text: str, position: int) -> tuple[dict[str, str], int]:
+    """Return the attributes of a tag, the first of each name as in HTML, and the position after the tag."""
+    attributes: dict[str, str] = {}
+    while not (end := TAG_END.match(text, position)):
+        attribute = _found(ATTRIBUTE.match(text, position))
+        value = attribute[2] or ""
+        attributes.setdefault(attribute[1].lower(), unescape(value[1:-1] if value[:1] in ("'", '"') else value))
+        position = attribute.end()
+    return attributes, end.end()
 
-    handle_startendtag = handle_comment = handle_decl = handle_pi = unknown_decl = _copy
 
-    def _begin_piece(self, text: str | None) -> None:
-        line, column = self.getpos()
-        self._end_piece(self._line_starts[line - 1] + column)
-        self._text = text
-
-    def _end_piece(self, end: int) -> None:
-        if end > self._start:
-            self.pieces.append(self._source[self._start : end] if self._text is None else TextNode(self._text))
-        self._start = end
+def _found(match: re.Match[str] | None) -> re.Match[str]:
+    if match is None:
+        raise ApiError("This HTML cannot be translated: a tag or a comment is not closed.")
+    return match

@@ -82,7 +82,7 @@ def _limited(request: Request, max_body: int) -> Request:
 
 
 async def _read_fields(request: Request) -> Any:
-    """Return the fields of a request: JSON, a form or URL parameters, as in LibreTranslate."""
+    """Return the fields of a request: JSON, a form or URL parameters. A repeated field is a list."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         body = await request.body()
@@ -90,10 +90,14 @@ async def _read_fields(request: Request) -> Any:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
             raise ApiError("Invalid request: the body is not JSON.") from error
-    fields: dict[str, Any] = {**request.query_params, **(await request.form(max_files=0) if kind in FORMS else {})}
-    if isinstance(text := fields.get("q"), str):  # browsers send CR LF
-        fields["q"] = text.replace("\r\n", "\n").replace("\r", "\n")
-    return fields
+    sent = [request.query_params, *([await request.form(max_files=0)] if kind in FORMS else [])]
+    fields = {name: list(map(_with_line_feeds, part.getlist(name))) for part in sent for name in part}
+    return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
+
+
+def _with_line_feeds(text: Any) -> Any:
+    """Return a text without the carriage returns that browsers send."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _bearer_token(request: Request) -> str | None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from heed.evaluation.symptoms import TRANSLATION_SYMPTOMS
 from heed.inference.lines import SURROGATE
 
 
@@ -51,9 +52,9 @@ class TranslateRequest(RequestBody):
 
     q: Annotated[Text | list[Text], Field(description="A text, or several.", examples=["The dog runs."])]
     source: Annotated[LanguageCode, Field(description="Language code, or `auto`.")]
-    target: LanguageCode
-    format: Literal["text", "html"] | None = "text"
-    alternatives: Annotated[int | None, Field(ge=0, description="Further translations to return.")] = 0
+    target: Annotated[LanguageCode, Field(description="Language code.")]
+    format: Annotated[Literal["text", "html"] | None, Field(description="`text` or `html`.")] = "text"
+    alternatives: Annotated[int | None, Field(description="Further translations to return. HTML has none.")] = 0
     beam: Annotated[
         int | None, Field(ge=1, description="Beam size. Default: the one that the model was scored with.")
     ] = None
@@ -73,6 +74,14 @@ class TranslateResponse(CamelCase):
     translated_text: str | list[str]
     alternatives: list[str] | list[list[str]] | None = None
     detected_language: Detection | list[Detection] | None = None
+    symptoms: Annotated[
+        list[str] | list[list[str]] | None,
+        Field(
+            description="What is wrong with the translation, only if anything is. "
+            + " ".join(f"`{name}`: {texts['meaning']}." for name, texts in TRANSLATION_SYMPTOMS.items())
+            + " A sentence with an empty translation is copied."
+        ),
+    ] = None
 
 
 class DetectRequest(RequestBody):

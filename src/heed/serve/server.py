@@ -29,10 +29,11 @@ def listen(host: str, port: int) -> socket.socket:
         raise HeedError(f"{host}:{port} cannot be used: {error}. Choose another --host or --port.") from error
 
 
-def run(app: FastAPI, listener: socket.socket, *, timeout: float, started: str) -> None:
+def run(app: FastAPI, listener: socket.socket, *, root_path: str = "", timeout: float, started: str) -> None:
     """Serve until SIGTERM or SIGINT, then finish the accepted requests.
 
     Args:
+        root_path: path of the server behind a reverse proxy.
         timeout: time limit for accepted requests, in seconds.
         started: line to print to stdout as soon as a signal would stop the server cleanly.
 
@@ -43,6 +44,7 @@ def run(app: FastAPI, listener: socket.socket, *, timeout: float, started: str) 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     config = uvicorn.Config(
         app,
+        root_path=root_path,
         http=_Connection,
         log_config=None,
         log_level="warning",

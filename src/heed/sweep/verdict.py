@@ -115,7 +115,7 @@ def score_tests(run: Path) -> dict[str, dict[str, Any]]:
     scored = {}
     for name, (text, direction) in corpus.tests.items():
         translator = trained.in_direction(str(direction))
-        translations = translator.translate(text.src)
+        translations = translator.without_fallbacks().translate(text.src)
         output = SystemOutput(
             hypotheses=translations,
             references=[text.tgt],
