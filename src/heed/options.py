@@ -9,13 +9,14 @@ import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from functools import cache, wraps
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval
 
 from heed.errors import HeedError
+from heed.habits import in_heed
 
 T = TypeVar("T")
 
@@ -92,7 +93,7 @@ def find_problems(
         unknown = [str(name) for name in given if name not in named]
         for key in unknown:
             leave_out = f" to {name} (~{where}{key} leaves it out)" if name else ""
-            found.append(f"{where}{format_value(key)} is unknown{did_you_mean(key, named, where) or leave_out}.")
+            found.append(f"{where}{format_value(key)} is unknown{suggest(key, named, where) or leave_out}.")
     required = {name for name, p in named.items() if p.default is p.empty or given.get(name) == MISSING}
     missing = sorted(required - known.keys() - set(later))
     return found + [f"{where}{name} must be given: it has no default." for name in missing]
@@ -109,8 +110,9 @@ def find_wrong_values(hints: Mapping[str, Any], given: Mapping[str, Any], *, whe
         details = error.errors(include_url=False, include_context=False, include_input=False)
         # An option has several errors if its type has alternatives.
         wrong = {str(detail["loc"][0]): " and finite" * (detail["type"] == "finite_number") for detail in details}
+        given_as = {name: f"{where}{name}={format_value(known[name])}" for name in wrong}
         return [
-            f"{where}{name}={format_value(known[name])} must be {describe_type(hints[name])}{more}."
+            f"{given_as[name]} must be {describe_type(hints[name])}{more}{suggest(given_as[name], ())}."
             for name, more in wrong.items()
         ]
     return []
@@ -183,7 +185,9 @@ def describe_type(hint: Any) -> str:
         return names.get(kind, str(hint))
     if issubclass(kind, Collection):
         return "a mapping" if issubclass(kind, Mapping) else "a list"
-    return f"a {kind.__name__}"
+    if is_dataclass(kind):
+        return "a mapping of options"
+    return f"a{'n' * (kind.__name__[0] in 'AEIOU')} {kind.__name__}"
 
 
 def _describe_range(interval: Interval) -> str:
@@ -206,7 +210,35 @@ def format_value(value: Any) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"
 
 
+def suggest(name: str, known: Iterable[str], where: str = "") -> str:
+    """Return `` (in heed: …)`` for an option of another tool, or else what `did_you_mean` returns."""
+    words = in_heed(where + name)
+    return f" (in heed: {words})" if words else did_you_mean(name, known, where)
+
+
 def did_you_mean(name: str, known: Iterable[str], where: str = "") -> str:
-    """Return `` (did you mean …?)`` with the known names that are similar, or nothing."""
-    close = get_close_matches(name, dict.fromkeys(known), n=3)
-    return f" (did you mean {' or '.join(where + name for name in close)}?)" if close else ""
+    """Return `` (did you mean …?)`` with at most three known names that are similar, or nothing.
+
+    A name with the last part of a single known one (``lr`` of ``optimizer.lr``) means that one. Otherwise both the last
+    part and the path, if there is one, must be similar: long paths are no reason to offer another option.
+    """
+    names = list(dict.fromkeys(known))
+    path, last = _path_and_last(name)
+    same = [each for each in names if _path_and_last(each)[1] == last]
+    if len({each.replace("/", ".") for each in same}) != 1:
+        likeness = {each: _likeness(path, last, each) for each in names}
+        close = sorted((each for each in names if likeness[each] >= 0.75), key=lambda each: -likeness[each])
+        same = [each for each in close if bool(_path_and_last(each)[0]) == bool(path)] or close
+    return f" (did you mean {' or '.join(where + each for each in same[:3])}?)" if same else ""
+
+
+def _likeness(path: str, last: str, other: str) -> float:
+    """Return how similar the least similar part of two names is, in [0, 1]."""
+    other_path, other_last = _path_and_last(other)
+    pairs = [(last, other_last), *([(path, other_path)] if path else [])]
+    return min(SequenceMatcher(None, *pair).ratio() for pair in pairs)
+
+
+def _path_and_last(name: str) -> tuple[str, str]:
+    path, _, last = name.replace("/", ".").rpartition(".")
+    return path, last
