@@ -25,4 +25,9 @@ def in_heed(name: str, *, section: str = "train", known: Collection[str] | None 
     words = rows.get(name) or ("" if "=" in name else rows.get(re.split("[./]", name)[-1], ""))
     if known is not None:
         return next((word for word in words.split() if word in known), "")
-    return "" if name in re.split("[ ,:]+", words) else words
+    return "" if name in exact(words).split() else words
+
+
+def exact(words: str) -> str:
+    """Return the options among heed's words, which a comma or a colon ends."""
+    return re.split("[,:] |$", words)[0]

@@ -1,6 +1,5 @@
 """Build the parts of a run from its configuration, and report wrong options and contradictions before data is read."""
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from omegaconf import OmegaConf
 from heed.data.corpus import Corpus
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
-from heed.habits import in_heed
+from heed.habits import exact, in_heed
 from heed.inference import model_folder
 from heed.launch.compose import TYPICAL_PAIRS, Config, Schema, settle_auto
 from heed.launch.errors import option_names
@@ -125,8 +124,8 @@ def _misplaced(config: Mapping[str, Any]) -> Iterator[str]:
         group, option = folder.relative_to(CONF).parts
         value = (config.get(group) or {}).get(option)
         if isinstance(value, str) and value != MISSING:
-            choice = re.split("[,:]", in_heed(f"{group}/{option}={value}") or f"{group}/{option}={value}")[0]
-            yield f"{group}.{option}={value} is no choice: {choice} chooses it."
+            choice = f"{group}/{option}={value}"
+            yield f"{group}.{option}={value} is no choice: {exact(in_heed(choice)) or choice} chooses it."
 
 
 def _advice_on_files(data: Mapping[str, Any], problems: Sequence[str]) -> Iterator[str]:

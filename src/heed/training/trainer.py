@@ -91,8 +91,8 @@ def build_trainer(
     raise_problems(_unusable_options(lightning))
     if accelerator in ("gpu", "cuda") and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
         raise HeedError(
-            f"trainer.accelerator={accelerator}: no GPU is visible to torch {torch.__version__}. Choose trainer=cpu, or "
-            "install a torch for your GPU."
+            f"trainer.accelerator={accelerator}: no GPU is visible to torch {torch.__version__}. Choose trainer=cpu, "
+            "or install a torch for your GPU."
         )
     if accelerator == "auto" and not torch.cuda.is_available():
         accelerator = "cpu"
