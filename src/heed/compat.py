@@ -42,7 +42,7 @@ def print_any_character() -> None:
     Windows has UTF-8 for terminals only, and cp1252 for pipes and files: print UTF-8 there.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
             stream.reconfigure(encoding="utf-8" if WINDOWS else None, errors="backslashreplace")
 
 

@@ -91,8 +91,9 @@ def add_model_options(parser: "Parser", *, several: str = "", positional: bool =
     text = "run or model folder, or a copy of one"
     if positional:
         settings: dict[str, Any] = {"nargs": "*", "action": "extend"} if several else {"nargs": "?"}
-        add(
-            parser, "model", "RUN", f"{text}{several and f'; several {several}'}", default=argparse.SUPPRESS, **settings
+        several_text = several and f"; several {several}"
+        parser.add_argument(
+            "model", metavar="RUN", help=text + several_text, type=Path, default=argparse.SUPPRESS, **settings
         )
     action = "append" if several else "store"
     add(parser, "--model", "RUN", f"the same as {'RUN' if positional else text}", action=action)
