@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from functools import cache, wraps
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -222,21 +222,16 @@ def did_you_mean(name: str, known: Iterable[str], where: str = "") -> str:
     A name with the last part of a single known one (``lr`` of ``optimizer.lr``) means that one. Otherwise both the last
     part and the path, if there is one, must be similar: long paths are no reason to offer another option.
     """
-    names = list(dict.fromkeys(known))
+    parts = {each: _path_and_last(each) for each in known}
     path, last = _path_and_last(name)
-    same = [each for each in names if _path_and_last(each)[1] == last]
-    if len({each.replace("/", ".") for each in same}) != 1:
-        likeness = {each: _likeness(path, last, each) for each in names}
-        close = sorted((each for each in names if likeness[each] >= 0.75), key=lambda each: -likeness[each])
-        same = [each for each in close if bool(_path_and_last(each)[0]) == bool(path)] or close
-    return f" (did you mean {' or '.join(where + each for each in same[:3])}?)" if same else ""
-
-
-def _likeness(path: str, last: str, other: str) -> float:
-    """Return how similar the least similar part of two names is, in [0, 1]."""
-    other_path, other_last = _path_and_last(other)
-    pairs = [(last, other_last), *([(path, other_path)] if path else [])]
-    return min(SequenceMatcher(None, *pair).ratio() for pair in pairs)
+    found = [each for each, (_, other) in parts.items() if other == last]
+    if len({each.replace("/", ".") for each in found}) != 1:
+        lasts = get_close_matches(last, {other for _, other in parts.values()}, n=9, cutoff=0.75)
+        paths = get_close_matches(path, {other for other, _ in parts.values()}, n=9, cutoff=0.75)
+        close = [each for other in lasts for each in parts if parts[each][1] == other]
+        close = [each for each in close if not path or parts[each][0] in paths]
+        found = [each for each in close if bool(parts[each][0]) == bool(path)] or close
+    return f" (did you mean {' or '.join(where + each for each in found[:3])}?)" if found else ""
 
 
 def _path_and_last(name: str) -> tuple[str, str]:

@@ -81,7 +81,8 @@ def test_a_mistake_is_a_heed_error_with_the_message_of_the_command(
 
 
 VALUES = [
-    None, True, 3, 0.5, "rnn", "a b", "it's", "\\", "a\\'b\\\\", "${x}", "\\${x}'s", ["a\\\\${x}"], "[a,b]", [["a's.en", "b.de"], [1, None]], "",
+    None, True, 3, 0.5, "rnn", "a b", "it's", "\\", "a\\'b\\\\", "${x}", "\\${x}'s", ["a\\\\${x}"],
+    "[a,b]", [["a's.en", "b.de"], [1, None]], "",
     {"typos": 0.1, "own": {"files": [["a's.en", "b.de"]]}},
 ]  # fmt: skip
 

@@ -35,14 +35,10 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if not self._subparsers:  # of a subcommand: before missing arguments are reported
-            flags = [
-                word.partition("=")[0] for word in args if re.match(rf"[{self.prefix_chars}]+[a-zA-Z][\w-]*(=|$)", word)
-            ]
-            unknown = [
-                flag for flag in flags if not any(known.startswith(flag) for known in self._option_string_actions)
-            ]
-            if unknown:
-                self.error(f"{unknown[0]} is unknown{self._suggest(unknown[0])}")
+            for flag in (word.partition("=")[0] for word in args):
+                is_flag = re.fullmatch(rf"[{self.prefix_chars}]+[a-zA-Z][\w-]*", flag)
+                if is_flag and not any(known.startswith(flag) for known in self._option_string_actions):
+                    self.error(f"{flag} is unknown{self._suggest(flag)}")
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"{unknown[0]} is one argument too many")
@@ -51,8 +47,8 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}: `{self.prog} --help` shows the arguments.\n")
 
-    def _suggest(self, word: str) -> str:
-        name = word.partition("=")[0].lstrip("-").replace("-", "_")
+    def _suggest(self, flag: str) -> str:
+        name = flag.lstrip("-").replace("-", "_")
         arguments = {action.dest: action for action in self._actions}
         if own := name if name in arguments else in_heed(name, section="flags", known=arguments):
             flags = arguments[own].option_strings

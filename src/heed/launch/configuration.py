@@ -20,7 +20,6 @@ from heed.launch.program import CONF
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.options import (
-    MISSING,
     AtLeast0,
     collect_problems,
     find_problems,
@@ -123,7 +122,7 @@ def _misplaced(config: Mapping[str, Any]) -> Iterator[str]:
     for folder in sorted(CONF.glob("*/*/")):
         group, option = folder.relative_to(CONF).parts
         value = (config.get(group) or {}).get(option)
-        if isinstance(value, str) and value != MISSING:
+        if isinstance(value, str):
             choice = f"{group}/{option}={value}"
             yield f"{group}.{option}={value} is no choice: {exact(in_heed(choice)) or choice} chooses it."
 
@@ -137,7 +136,7 @@ def _advice_on_files(data: Mapping[str, Any], problems: Sequence[str]) -> Iterat
         yield "Files of your own need data=files."
     if is_files and any(isinstance(value, str) for value in values):
         yield "Two files of sentence pairs are data.train='[[a.en,a.de]]'."
-    if data.get("test") == MISSING:
+    if any(problem.startswith("data.test must be given") for problem in problems):
         yield "To train without a test set: data.test=null test=false."
 
 
