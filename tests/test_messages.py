@@ -1,6 +1,7 @@
 """What users type first and what heed answers (messages.toml); heed's words for options of other tools exist."""
 
 import inspect
+import logging
 import shlex
 import signal
 import sys
@@ -13,6 +14,7 @@ import lightning as L
 import pytest
 import torch
 from hydra.core.global_hydra import GlobalHydra
+from lightning.pytorch.profilers import SimpleProfiler
 from omegaconf import OmegaConf
 
 import heed
@@ -132,3 +134,12 @@ def test_each_argument_of_lightnings_trainer_works_or_has_heeds_word() -> None:
     for name in inspect.signature(L.Trainer).parameters.keys() - own - passed:
         words = in_heed(name)
         assert (not words or f"+trainer.{name}" in words) == (name in reached), name
+
+
+def test_the_report_of_a_profiler_is_not_silenced(tmp_path: Path) -> None:
+    config = plain_options(compose(["trainer=cpu", "+trainer.profiler=simple"]))
+    build = build_parts(config)["trainer"]
+    trainer = build(folder=tmp_path, selection=Selection("bleu"), callbacks=[], loggers=[])
+    assert isinstance(trainer.profiler, SimpleProfiler)
+    assert logging.getLogger(SimpleProfiler.__module__).isEnabledFor(logging.INFO)
+    assert not logging.getLogger("lightning.pytorch.trainer").isEnabledFor(logging.INFO)

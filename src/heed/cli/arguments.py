@@ -86,11 +86,10 @@ def add_model_options(parser: "Parser", *, several: str = "", positional: bool =
     """
     text = "run or model folder, or a copy of one"
     if positional:
+        # Without a type, with which argparse would convert SUPPRESS.
         settings: dict[str, Any] = {"nargs": "*", "action": "extend"} if several else {"nargs": "?"}
         several_text = several and f"; several {several}"
-        parser.add_argument(
-            "model", metavar="RUN", help=text + several_text, type=Path, default=argparse.SUPPRESS, **settings
-        )
+        parser.add_argument("model", metavar="RUN", help=text + several_text, default=argparse.SUPPRESS, **settings)
     action = "append" if several else "store"
     add(parser, "--model", "RUN", f"the same as {'RUN' if positional else text}", action=action)
     add_batch_options(parser, engine=engine)
@@ -150,7 +149,8 @@ def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
     from heed.kernels.cpu import keep_freed_memory
 
     keep_freed_memory()
-    named = models or (args.model if isinstance(args.model, list) else [args.model] if args.model else [])
+    given = models or (args.model if isinstance(args.model, list) else [args.model] if args.model else [])
+    named = [Path(each) for each in given]
     if not named:
         raise HeedError("No model is given: name the folder of a run (runs/NAME/TIME) or of a model.")
     options: dict[str, Any] = {
