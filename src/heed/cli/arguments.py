@@ -86,8 +86,10 @@ def add_model_options(parser: "Parser", *, several: str = "", positional: bool =
     """
     text = "run or model folder, or a copy of one"
     if positional:
-        # Without a type, with which argparse would convert SUPPRESS.
-        settings: dict[str, Any] = {"nargs": "*", "action": "extend"} if several else {"nargs": "?"}
+        # A single one without a type, with which argparse would convert SUPPRESS.
+        settings: dict[str, Any] = {"nargs": "?"}
+        if several:
+            settings = {"nargs": "*", "action": "extend", "type": Path}
         several_text = several and f"; several {several}"
         parser.add_argument("model", metavar="RUN", help=text + several_text, default=argparse.SUPPRESS, **settings)
     action = "append" if several else "store"
