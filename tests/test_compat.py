@@ -57,13 +57,16 @@ def test_windows_waits_until_a_replaced_file_is_closed(tmp_path: Path, monkeypat
     assert old.read_text(encoding="utf-8") == "new"
 
 
-def test_windows_prints_utf_8_into_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for is_windows, expected in ((False, b"?"), (True, "−".encode())):
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_any_character_is_printed(monkeypatch: pytest.MonkeyPatch, stream: str, encoding: str) -> None:
+    for is_windows in (False, True):
         monkeypatch.setattr(compat, "WINDOWS", is_windows)
-        pipe = io.TextIOWrapper(io.BytesIO(), encoding="cp1252", errors="replace", write_through=True)
-        monkeypatch.setattr(sys, "stdout", pipe)
-        compat.print_in_utf8()
-        print("−", end="")
+        pipe = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
+        monkeypatch.setattr(sys, stream, pipe)
+        compat.print_any_character()
+        print("a → b", end="", file=getattr(sys, stream))
+        expected = "a → b".encode() if is_windows or encoding == "utf-8" else b"a \\u2192 b"
         assert pipe.buffer.getvalue() == expected  # type: ignore[attr-defined]
 
 

@@ -36,11 +36,14 @@ REQUEUE_STATUS = 75
 """The exit status after `REQUEUE_SIGNAL`. It is ``os.EX_TEMPFAIL``, which Windows does not define."""
 
 
-def print_in_utf8() -> None:
-    """Let this process print any character. Windows has UTF-8 for terminals only, and cp1252 for pipes and files."""
+def print_any_character() -> None:
+    """Let this process print any character, as ``\\u2192`` where the encoding of the locale lacks it.
+
+    Windows has UTF-8 for terminals only, and cp1252 for pipes and files: print UTF-8 there.
+    """
     for stream in (sys.stdout, sys.stderr):
-        if WINDOWS and isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(encoding="utf-8" if WINDOWS else None, errors="backslashreplace")
 
 
 def usable_cores() -> int:
@@ -105,6 +108,13 @@ def sync_folder(path: Path) -> None:
 
 
 # ---- hydra
+
+
+def hydra_flags(words: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return the parsed flags of a command line, its other words as ``overrides``, and unknown flags, for Hydra 1.3."""
+    parser = import_module("hydra._internal.utils").get_args_parser()
+    parser.exit_on_error = False  # raise an ArgumentError
+    return parser.parse_known_intermixed_args(list(words))
 
 
 def hydra_jobs(overrides: Sequence[str]) -> list[list[str]]:

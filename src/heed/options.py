@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from annotated_types import Interval
 
 from heed.errors import HeedError
+from heed.habits import in_heed
 
 T = TypeVar("T")
 
@@ -92,7 +93,7 @@ def find_problems(
         unknown = [str(name) for name in given if name not in named]
         for key in unknown:
             leave_out = f" to {name} (~{where}{key} leaves it out)" if name else ""
-            found.append(f"{where}{format_value(key)} is unknown{did_you_mean(key, named, where) or leave_out}.")
+            found.append(f"{where}{format_value(key)} is unknown{suggest(key, named, where) or leave_out}.")
     required = {name for name, p in named.items() if p.default is p.empty or given.get(name) == MISSING}
     missing = sorted(required - known.keys() - set(later))
     return found + [f"{where}{name} must be given: it has no default." for name in missing]
@@ -109,8 +110,9 @@ def find_wrong_values(hints: Mapping[str, Any], given: Mapping[str, Any], *, whe
         details = error.errors(include_url=False, include_context=False, include_input=False)
         # An option has several errors if its type has alternatives.
         wrong = {str(detail["loc"][0]): " and finite" * (detail["type"] == "finite_number") for detail in details}
+        given_as = {name: f"{where}{name}={format_value(known[name])}" for name in wrong}
         return [
-            f"{where}{name}={format_value(known[name])} must be {describe_type(hints[name])}{more}."
+            f"{given_as[name]} must be {describe_type(hints[name])}{more}{suggest(given_as[name], ())}."
             for name, more in wrong.items()
         ]
     return []
@@ -183,7 +185,9 @@ def describe_type(hint: Any) -> str:
         return names.get(kind, str(hint))
     if issubclass(kind, Collection):
         return "a mapping" if issubclass(kind, Mapping) else "a list"
-    return f"a {kind.__name__}"
+    if is_dataclass(kind):
+        return "a mapping of options"
+    return f"a{'n' * (kind.__name__[0] in 'AEIOU')} {kind.__name__}"
 
 
 def _describe_range(interval: Interval) -> str:
@@ -206,7 +210,30 @@ def format_value(value: Any) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"
 
 
+def suggest(name: str, known: Iterable[str], where: str = "") -> str:
+    """Return `` (in heed: …)`` for an option of another tool, or else what `did_you_mean` returns."""
+    words = in_heed(where + name)
+    return f" (in heed: {words})" if words else did_you_mean(name, known, where)
+
+
 def did_you_mean(name: str, known: Iterable[str], where: str = "") -> str:
-    """Return `` (did you mean …?)`` with the known names that are similar, or nothing."""
-    close = get_close_matches(name, dict.fromkeys(known), n=3)
-    return f" (did you mean {' or '.join(where + name for name in close)}?)" if close else ""
+    """Return `` (did you mean …?)`` with at most three known names that are similar, or nothing.
+
+    A name with the last part of a single known one (``lr`` of ``optimizer.lr``) means that one. Otherwise both the last
+    part and the path, if there is one, must be similar: long paths are no reason to offer another option.
+    """
+    parts = {each: _path_and_last(each) for each in known}
+    path, last = _path_and_last(name)
+    found = [each for each, (_, other) in parts.items() if other == last]
+    if len({each.replace("/", ".") for each in found}) != 1:
+        lasts = get_close_matches(last, {other for _, other in parts.values()}, n=9, cutoff=0.75)
+        paths = get_close_matches(path, {other for other, _ in parts.values()}, n=9, cutoff=0.75)
+        close = [each for other in lasts for each in parts if parts[each][1] == other]
+        close = [each for each in close if not path or parts[each][0] in paths]
+        found = [each for each in close if bool(parts[each][0]) == bool(path)] or close
+    return f" (did you mean {' or '.join(where + each for each in found[:3])}?)" if found else ""
+
+
+def _path_and_last(name: str) -> tuple[str, str]:
+    path, _, last = name.replace("/", ".").rpartition(".")
+    return path, last

@@ -209,7 +209,7 @@ COMET_ERROR = "pip install -e '.[comet]'" if importlib.util.find_spec("transform
         ("--hyp {empty} --ref {empty}", ["nothing to score"]),
         ("--hyp {latin} --ref {ref}", ["Line 1 of {latin} is not UTF-8"]),
         ("--hyp nowhere --ref {ref}", ["nowhere: No such file or directory."]),
-        ("--ref {ref}", ["--model DIR", "--hyp FILE"]),
+        ("--ref {ref}", ["(RUN)", "--hyp FILE"]),
         ("--hyp {hyp} --model {model} --ref {ref}", ["either"]),
         ("--model {model} --ref {ref}", ["--model needs the source sentences: add --src FILE"]),
         ("--hyp {hyp} --ref {ref} --tokenize 14a", ["no tokenizer '14a'", "13a, intl"]),

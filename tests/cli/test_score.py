@@ -38,6 +38,7 @@ def test_scores_are_log_probabilities_of_the_pairs(
     src_file, tgt_file = write(tmp_path / "src", SOURCES), write(tmp_path / "tgt", TARGETS)
     status, out, err = heed("score", "--model", tmp_path / "model", "--src", src_file, "--tgt", tgt_file)
     assert (status, err) == (0, "")
+    assert heed("score", tmp_path / "model", "--src", src_file, "--tgt", tgt_file) == (status, out, err)
     assert [float(line) for line in out.splitlines()] == pytest.approx(expected, abs=1e-4)
 
     short = write(tmp_path / "short", SOURCES[:2])

@@ -1,5 +1,6 @@
 """``python train.py`` and ``heed train``: one program with two names."""
 
+import io
 import json
 import re
 import subprocess
@@ -83,13 +84,16 @@ def test_lightning_starts_the_processes_of_the_jobs_of_a_grid(tmp_path: Path) ->
 def test_a_dry_run_prints_sizes_and_leaves_nothing(
     command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    printed: list[str] = []
-    monkeypatch.setattr("builtins.print", lambda text, **_: printed.append(text))
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", pipe)
     write_pairs(tmp_path)
-    status, _ = command(*FILES, "trainer=cpu", "--dry-run")
-    assert status == 0, printed
+    status, err = command(*FILES, "trainer=cpu", "--dry-run")
+    assert status == 0, err
+    pipe.seek(0)
+    printed = pipe.read()
+    assert "xx \\u2192 yy" in printed
     assert not (tmp_path / "runs" / "files-transformer").exists()
-    lines = dict(line.split(":", 1) for line in printed[-1].splitlines())
+    lines = dict(line.split(":", 1) for line in printed.splitlines())
     total = int(lines["Model"].split(",", 1)[1].split(" parameters")[0].replace(",", ""))
     parts = [int(part.split()[1].replace(",", "")) for part in lines["Parts"].split(", ")]
     assert sum(parts) == total

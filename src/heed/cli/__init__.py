@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from heed import __version__
-from heed.compat import print_in_utf8
+from heed.cli.arguments import CommandParser
+from heed.compat import print_any_character
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
+from heed.habits import in_heed
+from heed.options import did_you_mean
 
 NAMES = (
     "train", "check", "prepare", "translate", "synthesize", "serve", "score", "evaluate", "compare", "align", "attend",
@@ -37,9 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if sys.stdout is None:
             raise HeedError("Standard output is closed: give a file or a pipe to write to (> FILE).")
-        print_in_utf8()
+        print_any_character()
+        words = sys.argv[1:] if argv is None else list(argv)
+        _check_command(words)
         try:
-            args = build_parser().parse_args(argv)
+            args = build_parser().parse_args(words)
             _check_working_directory()
             with command_line_arguments():
                 args.run(args)
@@ -69,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the parsed arguments have the command's function as ``run``."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="heed", description="Train translation models; translate with them, evaluate, compare and inspect them."
     )
     parser.add_argument("--version", action="version", version=f"heed {__version__}")
@@ -81,6 +86,14 @@ def build_parser() -> argparse.ArgumentParser:
         command.add_options(subparser)
         subparser.set_defaults(run=command.run)
     return parser
+
+
+def _check_command(words: Sequence[str]) -> None:
+    """Raise a HeedError if the first word should be a command and is none."""
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        words_of_heed = in_heed(words[0], section="commands")
+        similar = f" (in heed: {words_of_heed})" if words_of_heed else did_you_mean(words[0], COMMANDS)
+        raise HeedError(f"{words[0]} is not a command{similar}: `heed --help` lists the commands.")
 
 
 def _check_working_directory() -> None:

@@ -5,13 +5,17 @@ Modules that are slow to import, such as torch, are imported inside functions: `
 
 import argparse
 import os
+import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from heed.errors import HeedError
+from heed.habits import in_heed
 from heed.inference import BATCH_TOKENS, MAX_TOKENS
 from heed.inference.searches import MBR, SAMPLE, SearchOptions
+from heed.options import did_you_mean
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer as Parser  # a parser or a group of its options
@@ -24,6 +28,32 @@ TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("A", "P", "T"), float),
 }
 """Types of values by their name in help texts; others are text."""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Reports wrong arguments in one line, with heed's word for a flag of another tool."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if not self._subparsers:  # of a subcommand: before missing arguments are reported
+            for flag in (word.partition("=")[0] for word in args):
+                is_flag = re.fullmatch(rf"[{self.prefix_chars}]+[a-zA-Z][\w-]*", flag)
+                if is_flag and not any(known.startswith(flag) for known in self._option_string_actions):
+                    self.error(f"{flag} is unknown{self._suggest(flag)}")
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"{unknown[0]} is one argument too many")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}: `{self.prog} --help` shows the arguments.\n")
+
+    def _suggest(self, flag: str) -> str:
+        name = flag.lstrip("-").replace("-", "_")
+        arguments = {action.dest: action for action in self._actions}
+        if own := name if name in arguments else in_heed(name, section="flags", known=arguments):
+            flags = arguments[own].option_strings
+            return f" (in heed: {flags[0] if flags else f'{arguments[own].metavar}, without a flag'})"
+        return did_you_mean(name, [own for own, action in arguments.items() if action.option_strings], "--")
 
 
 def add(parser: "Parser", name: str, value: str | None, help: str, **settings: Any) -> None:
@@ -47,14 +77,23 @@ def add_table_style(parser: "Parser") -> None:
     parser.add_argument("--table", choices=("markdown", "latex", "csv"), default="text", metavar="FORMAT", help=text)
 
 
-def add_model_options(parser: "Parser", *, several: str = "", required: bool = True, engine: bool = False) -> None:
-    """Add ``--model`` and the options of `add_batch_options`.
+def add_model_options(parser: "Parser", *, several: str = "", positional: bool = True, engine: bool = False) -> None:
+    """Add the model, as RUN or ``--model RUN``, and the options of `add_batch_options`; see `load_translator`.
 
     Args:
-        several: what several models are for. The option may then be repeated, and its value is a list.
+        several: what several models are for. The value is then a list.
+        positional: whether to add RUN. If not, the command itself looks for it among its arguments.
     """
-    repeat, action = (f"; repeat the option {several}", "append") if several else ("", "store")
-    add(parser, "--model", "DIR", f"run or model folder, or a copy of one{repeat}", required=required, action=action)
+    text = "run or model folder, or a copy of one"
+    if positional:
+        # A single one without a type, with which argparse would convert SUPPRESS.
+        settings: dict[str, Any] = {"nargs": "?"}
+        if several:
+            settings = {"nargs": "*", "action": "extend", "type": Path}
+        several_text = several and f"; several {several}"
+        parser.add_argument("model", metavar="RUN", help=text + several_text, default=argparse.SUPPRESS, **settings)
+    action = "append" if several else "store"
+    add(parser, "--model", "RUN", f"the same as {'RUN' if positional else text}", action=action)
     add_batch_options(parser, engine=engine)
 
 
@@ -112,7 +151,10 @@ def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
     from heed.kernels.cpu import keep_freed_memory
 
     keep_freed_memory()
-    named = models or (args.model if isinstance(args.model, list) else [args.model])
+    given = models or (args.model if isinstance(args.model, list) else [args.model] if args.model else [])
+    named = [Path(each) for each in given]
+    if not named:
+        raise HeedError("No model is given: name the folder of a run (runs/NAME/TIME) or of a model.")
     options: dict[str, Any] = {
         name: getattr(args, name, None) for name in ("device", "direction", "batch_tokens", "max_tokens")
     }

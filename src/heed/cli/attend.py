@@ -21,9 +21,9 @@ SUMMARY = "Show the attention of models as an interactive HTML page."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    text = "source sentences (default: the lines of standard input)"
-    add(parser, "sentences", "SENTENCE", text, nargs="*", type=utf8_text)
-    add_model_options(parser, several="to show several models side by side")
+    text = "runs or model folders, shown side by side, and source sentences (default: the lines of standard input)"
+    add(parser, "sentences", "RUN|SENTENCE", text, nargs="*", type=utf8_text)
+    add_model_options(parser, several="models", positional=False)
     text = "translation; repeat the option for each sentence (default: the model's own translations)"
     add(parser, "--tgt", "SENTENCE", text, action="append", type=utf8_text)
     text = (
@@ -41,17 +41,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from heed.inference import model_folder
     from heed.inference.outputs import attention_archive
     from heed.report.attention import System, attention_page, model_names
 
+    args.model, args.sentences = _models_and_sentences(args.model or [], args.sentences)
+    for folder in args.model:  # a wrong one is reported before standard input is awaited
+        model_folder.find(folder)
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
     if paths := [each for each in args.sentences if "/" in each and os.path.exists(each)]:  # noqa: PTH110 - a sentence can be too long for Path.exists
-        raise HeedError(f"{paths[0]} is a file or folder and not a sentence: for another model, repeat --model.")
+        raise HeedError(f"{paths[0]} is a file or folder and not a sentence: write models before sentences.")
     only = _parse_map(args.only) if args.only else None
     if only and not any(getattr(args, suffix) for suffix in PICTURES):
         raise HeedError("--only chooses the map of a picture: add --png DIR, --svg DIR or --pdf DIR.")
     if not sentences:
-        raise HeedError('No sentences are given: heed attend --model DIR "A sentence."')
+        raise HeedError('No sentences are given: heed attend RUN "A sentence."')
     if args.tgt and len(args.tgt) != len(sentences):
         raise HeedError(f"{len(sentences)} sentences and {len(args.tgt)} --tgt are not pairs: give equally many.")
     systems = []
@@ -80,6 +84,16 @@ def run(args: argparse.Namespace) -> None:
                     add_arrays(f"{model}.{number}".removeprefix("."), pair)
     translations = [f"{system.name}: {pair.target}" for system in systems for pair in system.pairs]
     write_lines([str(args.out), *(translations if args.force else ())])
+
+
+def _models_and_sentences(models: list[Path], words: list[str]) -> tuple[list[Path], list[str]]:
+    """Return all models and the sentences. The first word is a model unless --model gives one; so are more folders."""
+    count = 0 if models else min(1, len(words))
+    while words[count:] and "/" in words[count] and os.path.isdir(words[count]):  # noqa: PTH112 - a sentence can be too long for Path.is_dir
+        count += 1
+    if not (models or words):
+        raise HeedError('No model is given: heed attend RUN "A sentence."')
+    return [*map(Path, words[:count]), *models], words[count:]
 
 
 def _attend(args: argparse.Namespace, translator: "Translator", sentences: list[str]) -> "dict[str, list[Attended]]":

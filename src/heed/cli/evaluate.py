@@ -21,7 +21,7 @@ SUMMARY = "Compute BLEU, chrF, TER and other scores of a model or of translation
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, required=False, several="for an ensemble")
+    add_model_options(parser, several="make an ensemble")
     add(parser, "--hyp", "FILE", "translations to score, instead of --model")
     add(parser, "--src", "FILE", "source sentences, for --model and COMET")
     text = "reference translations; repeat the option for several references"
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     from heed.evaluation.scores import SystemOutput, compute, sentence_scores
 
     if (args.model is None) == (args.hyp is None):
-        raise HeedError("Give either a model to translate with (--model DIR) or translations (--hyp FILE).")
+        raise HeedError("Give either a model to translate with (RUN) or translations (--hyp FILE).")
     own = {"spBLEU": partial(spbleu, model=args.spm), "COMET": partial(comet, name=args.comet) if args.comet else comet}
     metrics = {**METRICS, **own}
     wants_all = args.metrics.lower() == "all"

@@ -25,7 +25,7 @@ SUMMARY = "Translate standard input or a file, line by line."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, several="for an ensemble", engine=True)
+    add_model_options(parser, several="make an ensemble", engine=True)
     add(parser, "--input", "FILE", "translate this file (default: standard input)")
     add(parser, "--output", "FILE", "write to this file (default: standard output)")
     add_flag(parser, "--resume", "continue the --output FILE of a command with the same options that was interrupted")

@@ -36,6 +36,9 @@ WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 DIGEST = "weights_digest"
 """The key of ``config.yaml`` with the SHA-256 digest of ``model.safetensors``. Without it, weights are not checked."""
 
+EXPORTS = {"model.bin": "CTranslate2", "generation_config.json": "Hugging Face"}
+"""A file that only a folder of `heed export` has, and the engine that it is for."""
+
 DTYPES = ("F64", "F32", "F16", "BF16")
 """Supported types of weights, by their safetensors names."""
 
@@ -80,13 +83,22 @@ def find(path: Path) -> Path:
         raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
     if not exists:
         raise HeedError(f"There is no folder {path}: give a run (runs/NAME/TIME), its model folder, or a copy of it.")
-    if runs := sorted(str(weights.parent.parent) for weights in path.glob(f"*/model/{WEIGHTS}")):
+    if runs := sorted(str(each.parents[1]) for stars in ("*", "*/*") for each in path.glob(f"{stars}/model/{WEIGHTS}")):
         raise HeedError(f"{path} is not a run but holds {len(runs)}: choose one, such as {runs[-1]}.")
     if path.suffix == ".ckpt":
         raise HeedError(
             f"{path} is a checkpoint, not a model: give its run, {path.parent.parent}, which has a model when it has "
             "ended, or start a new run from the checkpoint with ckpt_path=."
         )
+    if path.is_file():
+        its_folder = f"its folder, {path.parent}" if (path.parent / CONFIG).exists() else "the folder of a run or model"
+        raise HeedError(f"{path} is a file: give {its_folder}.")
+    for file, engine in EXPORTS.items():
+        if (path / file).exists():
+            raise HeedError(
+                f"{path} is an export for {engine}: give the run or model folder that was exported. heed uses "
+                "CTranslate2 by itself (--engine)."
+            )
     raise HeedError(
         f"{path} holds no model: neither it nor its subfolder model has {WEIGHTS} and {CONFIG}. "
         "A run writes them when it ends."

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from heed.errors import HeedError, argument
+from heed.habits import in_heed
 from heed.options import did_you_mean, format_value
 
 if TYPE_CHECKING:
@@ -93,7 +94,10 @@ def resolve_search(
     settings = search_settings(saved, kind)
     for name in changes:
         if name not in MBR:
-            raise HeedError(f"{name} is not an option of search{did_you_mean(name, ['sample', 'mbr', *MBR])}.")
+            known = ["sample", "mbr", *MBR]
+            own = in_heed(name, section="flags", known=known)
+            similar = f" (in heed: {own})" if own else did_you_mean(name, known)
+            raise HeedError(f"{name} is not an option of search{similar}.")
         if name not in settings:
             raise HeedError(f"{argument(name)} {_other_kind(name)}.")
     return kind, {**settings, **changes}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from heed.compat import REQUEUE_SIGNAL, REQUEUE_STATUS, print_in_utf8
+from heed.compat import REQUEUE_SIGNAL, REQUEUE_STATUS, print_any_character
 from heed.errors import HeedError
 from heed.launch import program
 
@@ -22,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exit with 2 after an error the user can fix, 130 after an interruption, 75 after SIGUSR1. Print such an error as a
     message without a traceback, and raise any other one.
     """
+    print_any_character()
     if arguments is not None:
         program.become_heed_train(arguments)
     if {"-h", "--help"} & set(sys.argv[1:]):
@@ -31,18 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import hydra
 
     from heed.launch.compose import expand_resume
-    from heed.launch.errors import JobFailedError, explain_error
+    from heed.launch.errors import JobFailedError, explain_error, flags_last
 
     os.environ["HYDRA_FULL_ERROR"] = "1"
     # Schedulers stop a job with SIGTERM: treat it as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if REQUEUE_SIGNAL is not None:  # see heed.training.callbacks.signals
         signal.signal(REQUEUE_SIGNAL, lambda *_: sys.exit(REQUEUE_STATUS))
-    print_in_utf8()
     sys.path.append(str(Path.cwd()))  # for classes of the user: +callbacks.mine._target_=my_module.MyCallback
     try:
         task = describe if (is_dry := program.DRY_RUN in sys.argv) else train
-        sys.argv[1:] = expand_resume([word for word in sys.argv[1:] if word != program.DRY_RUN])
+        words = flags_last([word for word in sys.argv[1:] if word != program.DRY_RUN])
+        sys.argv[1:] = flags_last(expand_resume(words))
         if is_dry and {"-m", "--multirun"} & set(sys.argv):
             raise HeedError(f"{program.DRY_RUN} describes one run: leave out -m.")
         hydra.main(version_base="1.3", config_path=str(program.CONF), config_name="train")(task)()

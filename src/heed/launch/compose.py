@@ -97,13 +97,17 @@ def expand_resume(words: Sequence[str]) -> list[str]:
 
 
 def quote(value: Any) -> str:
-    """Return a value in Hydra's grammar of overrides, where a backslash escapes only a quote or one before a quote."""
+    """Return a value in Hydra's grammar of overrides, where a backslash escapes only a quote or one before a quote.
+
+    Text is meant literally, ``${…}`` too.
+    """
     if isinstance(value, list | tuple):
         return f"[{','.join(map(quote, value))}]"
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{key}:{quote(each)}' for key, each in value.items())}}}"
     if isinstance(value, str | Path):
-        return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + "\\'" * bool(found[2]), str(value)) + "'"
+        escaped = re.sub(r"(\\*)\$\{", r"\1\1\\${", str(value))  # OmegaConf would interpolate
+        return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + "\\'" * bool(found[2]), escaped) + "'"
     return format_value(value)
 
 

@@ -1,6 +1,6 @@
 """Build the parts of a run from its configuration, and report wrong options and contradictions before data is read."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,22 @@ from omegaconf import OmegaConf
 from heed.data.corpus import Corpus
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
+from heed.habits import exact, in_heed
 from heed.inference import model_folder
-from heed.launch.compose import TYPICAL_PAIRS, Config, settle_auto
+from heed.launch.compose import TYPICAL_PAIRS, Config, Schema, settle_auto
+from heed.launch.errors import option_names
+from heed.launch.program import CONF
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
-from heed.options import collect_problems, find_problems, format_value, raise_problems
+from heed.options import (
+    AtLeast0,
+    collect_problems,
+    find_problems,
+    find_wrong_values,
+    format_value,
+    raise_problems,
+    suggest,
+)
 from heed.progress import print_line
 from heed.training.callbacks.ema import EMA
 from heed.training.memory import checkpoint_layers
@@ -85,6 +96,7 @@ def build_parts(config: Mapping[str, Any]) -> Parts:
     """
     absent = [name for name in (*PARTS, *COLLECTIONS) if not isinstance(config.get(name), dict)]
     raise_problems(f"{name} is missing: give {name}=NAME, or leave out ~{name}." for name in absent)
+    raise_problems(_misplaced(config))
     problems: list[str] = []
     parts: Parts = {name: {} for name in COLLECTIONS}
     for name in PARTS:
@@ -95,11 +107,37 @@ def build_parts(config: Mapping[str, Any]) -> Parts:
             with collect_problems(problems):
                 if node is not None:
                     parts[name][key] = build_part(node, where=f"{name}.{key}.", later=PASSED_LATER.get(name, ()))
-    if any(problem.startswith("data.train=[") for problem in problems):
-        problems.append("Files of your own need data=files.")
-    raise_problems(problems)
+    raise_problems([*problems, *_advice_on_files(config["data"], problems)])
     parts["text"] = cache(partial(_load_text, config, parts))
     return parts
+
+
+def _misplaced(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each wrong option at the root, and for each option whose value is a choice of a group."""
+    yield from find_wrong_values({"seed": AtLeast0}, config, where="")
+    names = list(option_names(config))
+    for name in config.keys() - Schema.__annotations__.keys():
+        if similar := suggest(name, [each for each in names if each != name]):
+            yield f"{name} is unknown{similar}."
+    for folder in sorted(CONF.glob("*/*/")):
+        group, option = folder.relative_to(CONF).parts
+        value = (config.get(group) or {}).get(option)
+        if isinstance(value, str):
+            choice = f"{group}/{option}={value}"
+            yield f"{group}.{option}={value} is no choice: {exact(in_heed(choice)) or choice} chooses it."
+
+
+def _advice_on_files(data: Mapping[str, Any], problems: Sequence[str]) -> Iterator[str]:
+    """Yield how files of one's own are given, if the problems are about them."""
+    wrong = [name for name in ("train", "valid", "test") if any(p.startswith(f"data.{name}=") for p in problems)]
+    values = [data[name] for name in wrong]
+    is_files = data["_target_"].endswith(".FilesCorpus")
+    if not is_files and any(isinstance(value, str | list) for value in values):
+        yield "Files of your own need data=files."
+    if is_files and any(isinstance(value, str) for value in values):
+        yield "Two files of sentence pairs are data.train='[[a.en,a.de]]'."
+    if any(problem.startswith("data.test must be given") for problem in problems):
+        yield "To train without a test set: data.test=null test=false."
 
 
 def _load_text(config: Mapping[str, Any], parts: Parts) -> tuple[Corpus, Tokenizer]:

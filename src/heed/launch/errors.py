@@ -3,8 +3,10 @@
 import os
 import re
 import shlex
+from argparse import ArgumentError
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
@@ -13,11 +15,12 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from heed.compat import hydra_flags
 from heed.errors import HeedError, first_line
 from heed.files import NO_ROOM
 from heed.launch import program
-from heed.launch.compose import compose_with_hydra
-from heed.options import did_you_mean
+from heed.launch.compose import Config, compose_with_hydra
+from heed.options import suggest
 
 
 class JobFailedError(BaseException):
@@ -71,12 +74,8 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
     if isinstance(error, (HydraException, OmegaConfBaseException)) or _is_from_composition(error):
         if removed := [override for override in overrides if override.startswith("~")]:
             return f"{' and '.join(removed)} removes a part that a run needs: leave it out, or choose another part."
-        if cut := [override for override in overrides if override.count("[") != override.count("]")]:
-            return f"The shell has cut an option at a space: quote all of it, '{' '.join(cut)}'."
-        if bare := [override for override in overrides if re.fullmatch(r"[^-+~=][^=]*", override)]:
-            return f"{bare[0]} is not an option: write NAME=VALUE, such as model=rnn or data.train='[[a.en,a.de]]'."
-        if nameless := [override for override in overrides if re.match(r"[+~]*[=@:]", override)]:
-            return f"{nameless[0]} names no option: write NAME=VALUE, such as model.dropout=0.2."
+        if malformed := _malformed(overrides):
+            return malformed
         message = ": ".join(first_line(cause) for cause in causes)
         if re.search("LexerNoViableAlt|mismatched input|no viable alternative|token recognition", message):
             message += (
@@ -84,6 +83,47 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
             )
         return message
     return None
+
+
+def _malformed(overrides: Sequence[str]) -> str | None:
+    """Return what is wrong with the form of the overrides, as far as it can be seen without Hydra."""
+    line = " ".join(overrides)
+    if spaced := re.search(r"(?:^| )([\w./]+)(?:\s+=\s*|=\s+)([^\s=]+)(?= |$)", line):
+        return f"{spaced[0].strip()}: leave out the spaces around =, {spaced[1]}={spaced[2]}."
+    for opening, closing in ("[]", "{}", "()"):
+        uneven = [word for word in overrides if word.count(opening) != word.count(closing)]
+        if uneven and line.count(opening) == line.count(closing):
+            return f"The shell has cut an option at a space: quote all of it, '{' '.join(uneven)}'."
+        if uneven:
+            missing = closing if uneven[0].count(opening) > uneven[0].count(closing) else opening
+            return f"{uneven[0]}: a bracket is missing, {missing}. Pairs of files are data.train='[[a.en,a.de]]'."
+    if bare := [word for word in hydra_flags(overrides)[0].overrides if re.fullmatch(r"[^+~=][^=]*", word)]:
+        return f"{bare[0]} is not an option: write NAME=VALUE, such as model=rnn or data.train='[[a.en,a.de]]'."
+    if nameless := [word for word in overrides if re.match(r"[+~]*[=@:]", word)]:
+        return f"{nameless[0]} names no option: write NAME=VALUE, such as model.dropout=0.2."
+    for name, _, value in (word.partition("=") for word in overrides):
+        if value.startswith("[") and name != "logger" and (program.CONF / name).is_dir():
+            return f"{name}={value} must be one choice, such as {name}={value.strip('[]').partition(',')[0]}."
+    return None
+
+
+def flags_last(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line with Hydra's flags at the end: it refuses options after a flag.
+
+    Raises:
+        HeedError: if a flag does not exist, such as ``--lr``, or the folder of ``--config-dir``.
+    """
+    try:
+        given, unknown = hydra_flags(words)
+    except ArgumentError as error:
+        raise HeedError(f"{error}.") from error
+    if unknown:
+        name = unknown[0].lstrip("-").partition("=")[0].replace("-", "_")
+        similar = suggest(name, _all_option_names(compose_with_hydra([])))
+        raise HeedError(f"{unknown[0]} is unknown{similar}: options have no dashes, such as model.dropout=0.2.")
+    if given.config_dir and not Path(given.config_dir).is_dir():
+        raise HeedError(f"There is no folder {given.config_dir}: --config-dir names a folder with your own presets.")
+    return [*given.overrides, *(word for word in words if word not in given.overrides)]
 
 
 def _is_from_composition(error: BaseException) -> bool:
@@ -98,7 +138,7 @@ def _typos(error: BaseException, overrides: Sequence[str]) -> list[str]:
     if isinstance(error, MissingConfigException) and "/" in (file := str(error.missing_cfg_file)):
         name, _, choice = file.rpartition("/")  # model=transfomer: the file would be model/transfomer
         options = error.options or [path.stem for path in (program.CONF / name).glob("*.yaml")]
-        close = did_you_mean(choice, options, f"{name}=")
+        close = suggest(choice, options, f"{name}=")
         sentence = f"{name}={choice} is unknown{close}: choose one of {', '.join(sorted(options))}."
     elif isinstance(error, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(error))):
         name = unknown[1]
@@ -129,7 +169,7 @@ def _unknown_option(name: str, overrides: Sequence[str]) -> str:
         cfg = compose_with_hydra(_without(name, overrides))
     except (HydraException, OmegaConfBaseException):
         cfg = compose_with_hydra([])
-    known = [*cfg.hydra.runtime.choices, *_names(OmegaConf.to_container(cfg))]
+    known = _all_option_names(cfg)
     path, _, option = name.rpartition(".")
     group = path.replace(".", "/")
     files = sorted((program.CONF / group).glob("*.yaml")) if group else ()
@@ -140,13 +180,18 @@ def _unknown_option(name: str, overrides: Sequence[str]) -> str:
     if name in known:
         return f"{name} is not an option under these choices, such as those of model: leave it out, or choose others."
     show = shlex.join([*program.command(), "--cfg", "job"])
-    return f"{name} is unknown{did_you_mean(name, known)}: `{show}` shows every option."
+    return f"{name} is unknown{suggest(name, known)}: `{show}` shows every option."
 
 
-def _names(node: Any, prefix: str = "") -> Iterator[str]:
+def _all_option_names(cfg: Config) -> list[str]:
+    """Return the groups and the dotted names of all options of a configuration with Hydra's own options."""
+    return [*cfg.hydra.runtime.choices, *option_names(OmegaConf.to_container(cfg))]
+
+
+def option_names(node: Any, prefix: str = "") -> Iterator[str]:
     """Yield the dotted names of all options of a nested config."""
     for name, value in node.items():
         if not name.startswith("_") and prefix + name != "hydra":
             yield prefix + name
             if isinstance(value, dict):
-                yield from _names(value, f"{prefix}{name}.")
+                yield from option_names(value, f"{prefix}{name}.")

@@ -112,17 +112,16 @@ def settle(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, dict[str, 
         The options, the parts, what ``auto`` became (for `run_facts`), and what `match_run` returned, or None.
     """
     if cfg.init_from:
+        if cfg.match == "params":
+            raise HeedError("match=params changes the widths of the model, but init_from= inherits its weights.")
         inherit_architecture(cfg, HydraConfig.get().overrides.task)
     config, parts = dry_run(cfg)
     text, match = parts["text"], None
+    # What this machine cannot train is refused before the text is read and anything is written.
+    selection, _ = load_metrics(config)
+    _build_trainer(config, parts | {"logger": {}}, folder, selection, ())
 
-    def count_pairs() -> int:
-        # What this machine cannot train is refused before the text is read.
-        selection, _ = load_metrics(config)
-        _build_trainer(config, parts | {"logger": {}}, folder, selection, ())
-        return len(text()[0].train)
-
-    if facts := settle_auto(cfg, count_pairs):
+    if facts := settle_auto(cfg, lambda: len(text()[0].train)):
         config, parts = dry_run(cfg)
     if cfg.match is not None:
         match = match_run(cfg, folder, parts["model"], lambda: text()[1].vocabulary)

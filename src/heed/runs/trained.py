@@ -21,6 +21,8 @@ class TrainedRun(os.PathLike[str]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        if not any((self.path / name).is_file() for name in (RESULTS, METRICS)):
+            raise HeedError(f"{self.path} is not a run (runs/NAME/TIME): it has no {RESULTS}.")
 
     def __fspath__(self) -> str:
         return str(self.path)

@@ -1,8 +1,9 @@
 """Build the Lightning Trainer with heed's defaults."""
 
+import inspect
 import logging
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,8 +18,9 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 
 from heed.compat import call_after_closure
 from heed.errors import HeedError
+from heed.habits import in_heed
 from heed.kernels.cpu import has_fast_bf16_matmul, keep_freed_memory
-from heed.options import AtLeast1
+from heed.options import AtLeast1, raise_problems, suggest
 from heed.runs.checkpoints import Selection
 from heed.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from heed.training.callbacks.ema import EMA
@@ -85,6 +87,13 @@ def build_trainer(
         warnings.filterwarnings("ignore", message)
     # MetricsLogger reports the progress; Lightning's own notices are about Lightning.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    logging.getLogger("lightning.pytorch.profilers").setLevel(logging.INFO)  # the report of +trainer.profiler=simple
+    raise_problems(_unusable_options(lightning))
+    if accelerator in ("gpu", "cuda") and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+        raise HeedError(
+            f"trainer.accelerator={accelerator}: no GPU is visible to torch {torch.__version__}. Choose trainer=cpu, "
+            "or install a torch for your GPU."
+        )
     if accelerator == "auto" and not torch.cuda.is_available():
         accelerator = "cpu"
     if accelerator == "cpu":
@@ -130,6 +139,15 @@ def build_trainer(
         )
     except (MisconfigurationException, TypeError, ValueError) as error:
         raise HeedError(f"Lightning rejects these trainer options: {error}") from error
+
+
+def _unusable_options(lightning: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each argument that `lightning.Trainer` lacks, or that has another meaning in heed's loop."""
+    known = inspect.signature(L.Trainer).parameters
+    own = [name for name in inspect.signature(build_trainer).parameters if name != "lightning"]
+    for name in lightning:
+        if name not in known or (in_heed(name) and f"+trainer.{name}" not in in_heed(name)):
+            yield f"trainer.{name} is unknown to heed{suggest(name, own, 'trainer.')}."
 
 
 def choose_gpu_kernels() -> None:
