@@ -4,7 +4,8 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -19,22 +20,10 @@ from heed.runs.results import RESULTS, direction_of, read_results
 
 Row = dict[str, Any]
 
-COLUMNS = {
-    "run": ("run", ""),
-    "settings": ("settings", ""),
-    "params": ("parameters", ","),
-    "steps": ("steps", ","),
-    "minutes": ("minutes", ".1f"),
-    "valid_bleu": ("valid BLEU", ".2f"),
-    "valid_chrf": ("chrF", ".2f"),
-    "valid_loss": ("loss", ".3f"),
-    "test_bleu": ("test BLEU", ".2f"),
-    "test_chrf": ("chrF", ".2f"),
-    "test_loss": ("loss", ".3f"),
-    "state": ("state", ""),
-}
+COLUMNS: Mapping[str, tuple[str, str]] = tomllib.loads(
+    Path(__file__).with_name("columns.toml").read_text(encoding="utf-8")
+)
 """Title and format of each column, in order, by the key of a row."""
-
 FACTS = ("name", "model", "data", "seed", "params", "steps", "epochs", "tokens_per_second", "weights", "git")
 """Fields of results.json that are copied to a row."""
 
