@@ -44,8 +44,7 @@ class BucketingReport:
 class TranslationExample:
     """A sentence with the translations of each side's first run."""
 
-    line: int
-    """Counted from 1."""
+    line: int  # counted from 1
     source: str
     reference: str
     tag: str | None

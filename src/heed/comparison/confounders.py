@@ -30,8 +30,7 @@ class Fact:
 
     name: str
     values: list[str | None]
-    equal: bool
-    """All runs of all sides have the same value."""
+    equal: bool  # all runs of all sides have the same value
 
 
 def side_facts(test_set: TestSet, sides: Sequence[Side]) -> list[Fact]:

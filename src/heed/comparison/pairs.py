@@ -36,11 +36,9 @@ class PairReport:
 
     better: str
     worse: str
-    identical: bool
-    """All translations are equal, so nothing was tested."""
+    identical: bool  # all translations are equal, so nothing was tested
     differences: dict[str, Difference]
-    tests: dict[str, PairedTests] | None
-    """sacreBLEU's tests, if both sides are one run."""
+    tests: dict[str, PairedTests] | None  # sacreBLEU's tests, if both sides are one run
     p: dict[str, float]
     """The p-value of the verdict: by approximate randomization for two runs, by the bootstrap for groups of runs, both
     adjusted for the number of pairs. Empty if nothing was tested: identical sides, or none that translates."""

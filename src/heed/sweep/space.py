@@ -27,8 +27,7 @@ class Option:
     name: str
     text: str  # as it was written
     range: BaseDistribution | None = None
-    conditions: tuple[str, ...] = ()
-    """``OPTION=VALUE``, such as ``model=rnn``; all must hold for the option to apply."""
+    conditions: tuple[str, ...] = ()  # ``OPTION=VALUE``, such as ``model=rnn``; all must hold for the option to apply
 
 
 class Space:
