@@ -22,11 +22,8 @@ GRID = "multirun.yaml"
 """Hydra's file in the folder of a grid: its options, with the overrides as the user gave them."""
 
 Role = Literal["harmless", "limit", "seed", "text", "model", "condition"]
-ROLES: Mapping[str, Role] = {
-    name: role
-    for role, names in tomllib.loads(Path(__file__).with_name("roles.toml").read_text(encoding="utf-8")).items()
-    for name in names
-}
+_ROLES: Any = tomllib.loads(Path(__file__).with_name("roles.toml").read_text(encoding="utf-8"))
+ROLES: Mapping[str, Role] = {name: role for role, names in _ROLES.items() for name in names}
 """What options and whole groups change: ``roles.toml``. All other options are conditions."""
 
 

@@ -43,11 +43,7 @@ Train = Callable[..., None]
 
 
 def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: Train, config: Any) -> None:
-    """Run the remaining trials of a study together with other workers, and write the verdict.
-
-    Args:
-        arguments: the overrides of the command line, without options of Hydra.
-        hydra_context, task_function, config: Hydra's arguments for a sweeper.
+    """Run the remaining trials of a study with other workers, and write the verdict; the arguments are a sweeper's.
 
     Raises:
         HeedError: if an option is wrong, the study exists with other options, or several processes run this search.
