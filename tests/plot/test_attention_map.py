@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageFont
+from PIL import Image
 
 from heed.inference.outputs import Attended
 from heed.plot.attention_map import (
@@ -20,7 +20,7 @@ from heed.plot.attention_map import (
     most_informative_head,
     piece_label,
 )
-from heed.plot.canvas import FULL
+from heed.plot.canvas import FULL, X_HEIGHT
 
 SRC = ["▁The", "▁old", "▁woman", "▁is", "▁ti", "red", ".", "</s>"]
 TGT = ["▁Die", "▁mü", "de", "▁äl", "tere", "▁Frau", ".", "</s>"]
@@ -101,10 +101,11 @@ def test_no_label_overlaps_another_or_leaves_the_picture(
     canvas = draw_overview(sets, heading=["A sentence that is rather long. " * 9, "x" * 300])
     boxes: list[tuple[float, float, float, float]] = []
     for x, y, text, style, anchor, vertical in canvas._texts:
-        font: ImageFont.FreeTypeFont = style.font(text, 1)
-        left, top, right, bottom = font.getbbox(text, anchor=f"{anchor}m")
+        opacity, (left, top) = style.paint(text, 1)
+        left -= style.width(text) * {"l": 0, "m": 0.5, "r": 1}[anchor]
+        right, bottom = left + opacity.shape[1], top + opacity.shape[0]
+        left, right, top, bottom = left, right, top + X_HEIGHT * style.size, bottom + X_HEIGHT * style.size
         if vertical:
-            left, top, right, bottom = font.getbbox(text, anchor="lm")
             left, top, right, bottom = top, -right, bottom, -left
         boxes.append((x + left, y + top, x + right, y + bottom))
     for x, y, tiles, size in canvas._tiles:

@@ -12,7 +12,7 @@ from heed.plot.canvas import INK, SOFT_INK, Canvas, TextStyle, is_wide, shade
 from heed.symbols import WORD_START
 
 Weights = npt.NDArray[np.floating[Any]]
-"""Attention weights of Q queries on K keys, each row a distribution: "Q K"."""
+"""Attention weights of Q queries on K keys, each row a distribution, except with ``reach=local_p``: "Q K"."""
 
 TITLES = {
     "cross": ("Cross-attention", "rows: target pieces, columns: source pieces"),
