@@ -71,6 +71,15 @@ def test_the_most_informative_head_attends_elsewhere_in_every_row() -> None:
     assert most_informative_head(weights[:, :1]) == (1, 0)
 
 
+def test_of_two_aligned_heads_the_one_that_returns_to_an_earlier_word_is_chosen() -> None:
+    """A pronoun attends to its noun: 6 attends to 1 as the noun does. In the other head its neighbour does."""
+    aligned = np.eye(8)
+    neighbour, noun = aligned.copy(), aligned.copy()
+    neighbour[6], noun[6] = aligned[5], aligned[1]
+    assert most_informative_head(np.stack([neighbour, noun])[None]) == (0, 1)
+    assert most_informative_head(np.stack([noun, neighbour])[None]) == (0, 0)
+
+
 def test_larger_weights_are_darker_tiles() -> None:
     weights = np.array([[1.0, 0.0, 0.25], [0.1, 0.5, 0.02]])
     maps = MapSet("cross", weights[None, None], ["▁a", "▁b"], ["▁c", "▁d", "▁e"])

@@ -72,12 +72,12 @@ def no_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_script_without_a_font_is_named_once(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     maps = MapSet("cross", np.eye(3)[None, None], ["▁猫", "が", "▁หนังสือ"], ["▁שלום", "▁سلام", "▁a\u200cb\ufe0f"])
     for number in range(2):
-        draw_map(maps, 0, 0, heading=["고양이 \U0001faf7"]).save(tmp_path / f"{number}.{suffix}")
+        draw_map(maps, 0, 0, heading=["고양이 \U0001f9ff"]).save(tmp_path / f"{number}.{suffix}")
     assert capsys.readouterr().err.splitlines() == [
         "No font with Japanese letters: install fonts-noto-cjk, or another font that has them.",
         "No font with Korean letters: install fonts-noto-cjk, or another font that has them.",
         "No font with Thai letters: install fonts-noto-core, or another font that has them.",
-        "No font with \U0001faf7: install fonts-noto-core, or another font that has them.",
+        "No font with \U0001f9ff: install fonts-noto-core, or another font that has them.",
     ]
 
 

@@ -94,7 +94,8 @@ def _script(character: str) -> str:
 
 def _visible(text: str) -> set[str]:
     """Return the characters that need a glyph: neither spaces nor control, joining and variation characters."""
-    return {each for each in text if each.isprintable() and not each.isspace() and not "\ufe00" <= each <= "\ufe0f"}
+    unseen = ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs")
+    return {each for each in text if unicodedata.category(each) not in unseen and not "\ufe00" <= each <= "\ufe0f"}
 
 
 @cache
