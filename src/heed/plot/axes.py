@@ -126,6 +126,8 @@ def spreads(groups: Mapping[str, Sequence[float]], *, x: str, ax: "Axes | None" 
     ax.set_yticks(range(len(groups)), groups, parse_math=False)
     ax.set_ylim(len(groups) - 0.5, -0.5)
     ax.grid(axis="x", alpha=0.3)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.tick_params(length=0)
     ax.set_xlabel(x)
     choose_fonts(ax)
     return ax
