@@ -90,4 +90,5 @@ def test_labels_of_any_script_are_inside_an_svg(tmp_path: Path) -> None:
     groups = [group for group in svg.iter("{http://www.w3.org/2000/svg}g") if group.get("id", "").startswith("text_")]
     starts = [float(x) for group in groups for x in re.findall(r"translate\(([-\d.]+)", str(ET.tostring(group)))[:1]]
     assert len(starts) > len(rows)
+    assert not re.search(r"""href="http|url\(['"]?http|@import""", (tmp_path / "map.svg").read_text(encoding="utf-8"))
     assert min(starts) >= 0

@@ -93,7 +93,7 @@ def compare_pairs(
 def verdicts(
     reports: Sequence[PairReport], sides: Sequence[Side], samples: Sequence[Mapping[str, Sample]]
 ) -> list[str]:
-    """Return the verdict on each pair; one sentence replaces those on pairs of three or more systems without a score."""
+    """Return the verdict on each pair; one sentence replaces those on three or more that do not translate."""
     bleu = [float(sample["BLEU"].scores.mean()) for sample in samples]
     failed = {
         side.name: (score, side.mean("steps")) for side, score in zip(sides, bleu, strict=True) if score < MIN_BLEU

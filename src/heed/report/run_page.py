@@ -106,7 +106,10 @@ def _figures(rows: Rows, speed: Rows) -> list[dict[str, Any]]:
     figures = [
         ("Loss", "nats per target token", rows, {"train": "nll", "valid": "valid_loss"}),
         ("BLEU and chrF", "validation, greedy", rows, {"BLEU": "valid_bleu", "chrF": "valid_chrf"}),
-        *((name, "validation" + ", greedy" * (name != "aer"), rows, {"valid": f"valid_{name}"}) for name in columns[3:]),
+        *(
+            (name, "validation" if name == "aer" else "validation, greedy", rows, {"valid": f"valid_{name}"})
+            for name in columns[3:]
+        ),
         ("Learning rate", "", rows, {"lr": "lr"}),
         ("Gradient norm", "before clipping", rows, {"norm": "grad_norm"}),
         ("Speed", "tokens per second", speed, {"speed": "tokens_per_second"}),
