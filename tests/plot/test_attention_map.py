@@ -110,8 +110,8 @@ def test_no_label_overlaps_another_or_leaves_the_picture(
     canvas = draw_overview(sets, heading=["A sentence that is rather long. " * 9, "x" * 300])
     boxes: list[tuple[float, float, float, float]] = []
     for x, y, text, style, anchor, vertical in canvas._texts:
-        opacity, (left, top) = style.paint(text, 1)
-        left -= style.width(text) * {"l": 0, "m": 0.5, "r": 1}[anchor]
+        opacity, length, (left, top) = style.paint(text, 1)
+        left -= length * {"l": 0, "m": 0.5, "r": 1}[anchor]
         right, bottom = left + opacity.shape[1], top + opacity.shape[0]
         left, right, top, bottom = left, right, top + X_HEIGHT * style.size, bottom + X_HEIGHT * style.size
         if vertical:

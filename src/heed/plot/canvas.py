@@ -7,7 +7,7 @@ import math
 import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from heed.plot.fonts import choose_fonts, load_font, report_missing, silent_abou
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from matplotlib.ft2font import FT2Font
     from PIL.Image import Image
 
 Pixels = npt.NDArray[np.uint8]
@@ -45,22 +44,11 @@ class TextStyle:
 
     def width(self, text: str) -> float:
         """Return the width of the text in pixels."""
-        return self._set(text, 1).get_width_height()[0] / 64
+        return self.paint(text, 1)[1]
 
-    def paint(self, text: str, scale: int) -> tuple[Pixels, tuple[float, float]]:
-        """Return letters as opacities from 0 to 255, and their top left corner from the start of the baseline."""
-        font = self._set(text, scale)
-        font.draw_glyphs_to_bitmap()
-        opacity = np.array(font.get_image())
-        return opacity, (font.get_bitmap_offset()[0] / 64, font.get_descent() / 64 - len(opacity))
-
-    def _set(self, text: str, scale: int) -> "FT2Font":
-        from matplotlib.ft2font import LoadFlags
-
-        font = load_font(text, self.size * scale, bold=self.bold)
-        with silent_about_glyphs():
-            font.set_text(text, flags=LoadFlags.TARGET_LIGHT)
-        return font
+    def paint(self, text: str, scale: int) -> tuple[Pixels, float, tuple[float, float]]:
+        """Return letters as opacities from 0 to 255, the text's width, and their top left corner from its baseline."""
+        return _paint(text, self.size * scale, bold=self.bold)
 
     def wrap(self, text: str, width: float) -> list[str]:
         """Break the text at spaces into lines of at most ``width`` pixels; break longer words anywhere."""
@@ -81,6 +69,19 @@ class TextStyle:
         while length > 1 and unicodedata.category(line[length])[0] == "M":
             length -= 1
         return length
+
+
+@lru_cache(4096)  # a piece is the label of several maps
+def _paint(text: str, size: float, *, bold: bool) -> tuple[Pixels, float, tuple[float, float]]:
+    from matplotlib.ft2font import LoadFlags
+
+    font = load_font(text, size, bold=bold)
+    with silent_about_glyphs():
+        font.set_text(text, flags=LoadFlags.TARGET_LIGHT)
+    font.draw_glyphs_to_bitmap()
+    opacity = np.array(font.get_image())
+    corner = font.get_bitmap_offset()[0] / 64, font.get_descent() / 64 - len(opacity)
+    return opacity, font.get_width_height()[0] / 64, corner
 
 
 class Canvas:
@@ -136,8 +137,8 @@ class Canvas:
             box = [round(edge * scale) for edge in (x - 1, y - 1, x + size, y + size)]
             draw.rectangle(box, outline=FRAME, width=2 * scale)
         for left, middle, text, style, anchor, vertical in self._texts:
-            opacity, (across, down) = style.paint(text, scale)
-            across -= style.width(text) * scale * {"l": 0, "m": 0.5, "r": 1}[anchor]
+            opacity, width, (across, down) = style.paint(text, scale)
+            across -= width * {"l": 0, "m": 0.5, "r": 1}[anchor]
             down += X_HEIGHT * style.size * scale
             if vertical:
                 opacity, across, down = np.rot90(opacity), down, -across - opacity.shape[1]

@@ -17,13 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.ft2font import FT2Font
 
-LANGUAGES = {
-    "HIRAGANA": "Japanese",
-    "KATAKANA": "Japanese",
-    "CJK": "Chinese",
-    "HANGUL": "Korean",
-    "ETHIOPIC": "Amharic",
-}
+LANGUAGES = {"HIRAGANA": "Japanese", "KATAKANA": "Japanese", "CJK": "Chinese", "HANGUL": "Korean",
+             "ETHIOPIC": "Amharic"}  # fmt: skip
 """Scripts, as Unicode names them, that are better known by a language."""
 _reported: set[str] = set()
 
