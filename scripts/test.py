@@ -26,9 +26,10 @@ SLOWEST = 20
 # These look for names that a system lacks. They need no types of other packages; torch takes most of the time.
 ON_OTHER_SYSTEMS = ["--follow-imports=skip", "--allow-subclassing-any", "--allow-untyped-decorators",
                     "--disable-error-code=unused-ignore", "--disable-error-code=has-type", "src/heed"]  # fmt: skip
+CODE = ["src", "tests", "scripts", "notebooks", "train.py"]
 CHECKS = {
-    "ruff check": ["ruff", "check", "."],
-    "ruff format": ["ruff", "format", "--check", "."],
+    "ruff check": ["ruff", "check", *CODE],
+    "ruff format": ["ruff", "format", "--check", *CODE],
     "mypy": ["mypy"],
     # mypy discards a cache that was written for another system.
     **{
@@ -76,6 +77,9 @@ def main() -> int:
         return check()
     if what == "fast":
         return pytest(*FAST, SHAPES, *rest)
+    # With several processes, pytest would find no tests instead of saying this.
+    if missing := [word for word in rest if word.startswith("tests") and not Path(word.partition("::")[0]).exists()]:
+        parser.error(f"there is no {' and no '.join(missing)}")
     if what is None and rest:
         return pytest("-m", CI, *rest)
     with tempfile.TemporaryDirectory() as folder:

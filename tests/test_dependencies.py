@@ -1,10 +1,11 @@
 """pyproject.toml and constraints.txt: which versions are allowed, and which are pinned."""
 
+import ast
 import re
 import sys
 import tomllib
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 DEPENDENCIES = {Requirement(line).name: Requirement(line) for line in PROJECT["dependencies"]}
 PINS = [Requirement(line) for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()]
 
+
+EXTRAS = PROJECT["optional-dependencies"]
 
 OF_CUDA = ("cuda-", "nvidia-", "triton")
 """Beginnings of the names of packages that torch requires in its CUDA build only. torch pins them."""
@@ -73,6 +76,19 @@ def test_other_releases_of_lightning_are_allowed(version: str) -> None:
 def test_every_package_that_setup_installs_is_pinned_and_no_other() -> None:
     installed = all_requirements(PROJECT["name"], ["dev"])
     assert {canonicalize_name(pin.name) for pin in PINS} == installed
+
+
+def test_every_imported_package_is_declared() -> None:
+    declared = {canonicalize_name(requirement.name) for requirement in requirements(PROJECT["name"], EXTRAS)}
+    distributions = packages_distributions()
+    for path in (ROOT / "src" / "heed").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"heed", "IPython"}:
+                # IPython only runs heed. hydra_plugins, for example, has no distribution of its own.
+                found = {canonicalize_name(one) for one in distributions.get(name, [name])}
+                assert found & declared, f"{path.relative_to(ROOT)} imports {name}: declare it in pyproject.toml"
 
 
 def test_pins_are_exact_and_allowed_by_pyproject() -> None:

@@ -56,27 +56,84 @@ def test_targets_that_contributing_names_exist() -> None:
 
 def example(title: str) -> list[str]:
     """Return the code of a section of CONTRIBUTING, block by block."""
-    section = CONTRIBUTING.partition(f"\n### {title}\n")[2].partition("\n##")[0]
-    code = re.findall(r"(?:^ {7}.*\n|^\n(?= {7}))+", section, re.MULTILINE)
+    section = re.split(r"^##", CONTRIBUTING.partition(f"\n{title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    code = re.findall(r"(?:^ {4,}\S.*\n|^\n(?=\n* {4}))+", section, re.MULTILINE)
     return [textwrap.dedent(text).strip("\n") for text in code]
+
+
+RECIPES: dict[str, tuple[tuple[str, str], ...]] = {
+    "### A score function": (
+        ("src/heed/layers/attention_scores.py", ""),
+        ("conf/model/attention/cosine.yaml", ""),
+        ("tests/layers/test_attention_scores.py", '        case "general", GeneralScore():\n'),
+    ),
+    "### Positions": (("src/heed/layers/positions.py", ""), ("conf/model/positions/logarithmic.yaml", "")),
+    "## Add an option": (
+        ("src/heed/data/cleaning.py", "    max_chars: AtLeast1 | None\n"),
+        ("src/heed/data/cleaning.py", '    "too long",\n'),
+        ("src/heed/data/cleaning.py", "        if self.cleaning.max_chars is not None:\n"),
+        ("conf/data/cleaning/default.yaml", ""),
+        ("tests/data/corpora.py", '    "max_chars": None,\n'),
+    ),
+    "## Add a corpus": (("conf/data/europarl.yaml", ""),),
+    "## Add a metric": (
+        ("src/heed/evaluation/metrics.py", "def exact_match("),
+        ("src/heed/evaluation/metrics.py", '    "length-ratio": '),
+    ),
+}
+"""Where each code block of a recipe of CONTRIBUTING goes: its file, and the text that it precedes; "": to the end."""
+CHANGES = {
+    "tests/layers/test_attention_scores.py": ('("dot", "scaled_dot")', '("dot", "scaled_dot", "cosine")'),
+    "docs/metrics.md": (
+        "| `exact-match` |",
+        "| `not-copied` | per cent of translations that differ | higher | for copies |\n| `exact-match` |",
+    ),
+}
+"""What the recipes say in words: the text of a file that changes, and the new text."""
+
+AFFECTED = [
+    *("tests/layers", "tests/models", "tests/docs", "tests/test_conf.py", "tests/test_options.py"),
+    *("tests/data/test_cleaning.py", "tests/data/test_preparation.py", "tests/evaluation/test_metrics.py"),
+]
+"""The tests of what the recipes change."""
 
 
 @pytest.fixture(scope="module")
 def changed_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of heed with the blocks that CONTRIBUTING adds."""
+    """A copy of heed and its tests, in which all recipes of CONTRIBUTING are followed."""
     tree = tmp_path_factory.mktemp("tree")
-    for name in ("src", "conf"):
+    for name in ("src", "conf", "tests", "scripts", "docs", "notebooks"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "train.py", tree)
-    for title, module, choice in (
-        ("A score function", "attention_scores", "attention/cosine"),
-        ("Positions", "positions", "positions/logarithmic"),
-    ):
-        block, options, *_ = example(title)
-        with (tree / f"src/heed/layers/{module}.py").open("a", encoding="utf-8") as file:
-            file.write(f"\n\n{block}\n")
-        (tree / f"conf/model/{choice}.yaml").write_text(options + "\n", encoding="utf-8")
+    for file in (*ROOT.glob("*.*"), ROOT / "Makefile", ROOT / "data" / "README.md"):
+        if file.is_file():
+            target = tree / file.relative_to(ROOT)
+            target.parent.mkdir(exist_ok=True)
+            shutil.copy(file, target)
+    for title, places in RECIPES.items():
+        for block, (name, before) in zip(example(title), places, strict=True):
+            text = (tree / name).read_text(encoding="utf-8") if (tree / name).exists() else ""
+            start = text.index(before) if before else len(text)
+            added = textwrap.indent(block, " " * (len(before) - len(before.lstrip())))
+            changed = f"{text[:start]}{added}\n{text[start:]}" if before else f"{text}\n\n{added}\n"
+            (tree / name).write_text(changed.lstrip("\n"), encoding="utf-8")
+    for name, (old, new) in CHANGES.items():
+        text = (tree / name).read_text(encoding="utf-8")
+        assert old in text
+        (tree / name).write_text(text.replace(old, new), encoding="utf-8")
+    # The recipes say so.
+    subprocess.run([sys.executable, "scripts/docs"], cwd=tree, env=environment(tree), check=True)
     return tree
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """Return the environment in which Python imports heed from this tree."""
+    return {**os.environ, "PYTHONPATH": str(tree / "src")}
+
+
+def test_the_tests_pass_when_the_recipes_of_contributing_are_followed(changed_tree: Path) -> None:
+    command = [sys.executable, "scripts/test.py", *AFFECTED, "-p", "no:cacheprovider"]
+    tested = subprocess.run(command, cwd=changed_tree, env=environment(changed_tree), capture_output=True, text=True)
+    assert tested.returncode == 0, tested.stdout[-5000:]
 
 
 @pytest.mark.parametrize("options", [("model=rnn", "model/attention=cosine"), ("model/positions=logarithmic",)])
@@ -84,7 +141,7 @@ def test_the_blocks_that_contributing_adds_can_be_trained(changed_tree: Path, op
     trained = subprocess.run(
         [sys.executable, "train.py", *options, "debug=smoke", "logger=none"],
         cwd=changed_tree,
-        env={**os.environ, "PYTHONPATH": str(changed_tree / "src")},
+        env=environment(changed_tree),
         capture_output=True,
         text=True,
     )
@@ -92,7 +149,7 @@ def test_the_blocks_that_contributing_adds_can_be_trained(changed_tree: Path, op
 
 
 def test_the_score_function_that_contributing_adds_is_its_formula(changed_tree: Path) -> None:
-    *_, formula = example("A score function")
+    *_, formula = example("### A score function")
     source = (changed_tree / "src/heed/layers/attention_scores.py").read_text(encoding="utf-8")
     code: dict[str, Any] = {"__name__": "changed"}
     exec(source, code)
@@ -105,11 +162,7 @@ def test_the_score_function_that_contributing_adds_is_its_formula(changed_tree: 
 
 
 def test_the_metric_that_contributing_adds_can_be_selected(monkeypatch: pytest.MonkeyPatch) -> None:
-    section = CONTRIBUTING.partition("## Add a metric")[2].partition("\n## ")[0]
-    source, line = (
-        textwrap.dedent(text).strip("\n")
-        for text in re.findall(r"(?:^ {7}.*\n|^\n(?= {7})|^\n(?=\n {7}))+", section, re.MULTILINE)
-    )
+    source, line = example("## Add a metric")
     added = load_source("heed.evaluation.copies", source, monkeypatch)
     table = eval(f"{{{line}}}", vars(added))
     monkeypatch.setattr("heed.launch.run.METRICS", {**METRICS, **table})
@@ -142,6 +195,13 @@ def load_source(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> Modu
 
 def test_the_fast_tests_are_those_of_the_folders_that_the_entry_names() -> None:
     assert entry.ROOMS == conftest.FAST
+
+
+def test_a_test_file_that_does_not_exist_is_an_error() -> None:
+    wrong = [sys.executable, "scripts/test.py", "tests/layers/test_nothing.py"]
+    tested = subprocess.run(wrong, cwd=ROOT, capture_output=True, text=True)
+    assert tested.returncode == 2
+    assert tested.stderr.splitlines()[-1] == "test.py: error: there is no tests/layers/test_nothing.py"
 
 
 def test_cpu_seconds_are_printed_with_the_slowest_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

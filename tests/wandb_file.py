@@ -31,9 +31,9 @@ class WandbRun:
     group: str = ""
 
 
-def read_wandb(folder: Path) -> WandbRun:
-    """Read the only wandb run of a run folder, and wait until wandb has written its end."""
-    (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+def read_wandb(folder: Path, part: str = "wandb/offline-run-*") -> WandbRun:
+    """Read a part of a run folder's wandb run, by default the only one, and wait until wandb has written its end."""
+    (path,) = folder.glob(f"{part}/run-*.wandb")
     # wandb's process may write after the run has ended; the exit code is its last record.
     for _ in range(300):
         if (run := _read(path)).exit_code is not None:

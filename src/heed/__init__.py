@@ -3,7 +3,7 @@
     import heed
 
     model = heed.load("runs/…")  # a run, a model folder, or a copy of it; several make an ensemble
-    model.translate(["A dog runs."], beam=5)
+    model.translate(["The dog saw the cat."], beam=5)
 
 The public names are imported when they are first used, so that ``import heed`` does not import torch.
 

@@ -18,7 +18,7 @@ from heed.data.text import Block, ParallelText
 from heed.errors import HeedError
 from tests.data.corpora import NO_RULES, sentence_pairs, training_text
 
-ON: dict[str, Any] = {
+ON: dict[str, Any] = NO_RULES | {
     "drop_empty": True,
     "drop_placeholders": True,
     "max_chars": 30,

@@ -69,9 +69,7 @@ def test_the_sizes_of_blocks_and_shards_change_no_pair(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = ParallelText([*PAIRS.src, *PAIRS.src[:60]], [*PAIRS.tgt, *PAIRS.tgt[:60]])
-    rules = dict.fromkeys(("drop_empty", "drop_placeholders", "drop_leaked"), False) | {
-        "max_chars": None, "max_ratio": None, "drop_duplicates": not keep,
-    }  # fmt: skip
+    rules = NO_RULES | {"drop_duplicates": not keep}
     whole = training_text(text, tmp_path / "whole", rules=rules, at_most=at_most)
     monkeypatch.setattr("heed.data.text.BLOCK", 30)
     monkeypatch.setattr(encoding, "SHARD", shard)

@@ -19,6 +19,7 @@ CODE = re.compile(r"^```.*?^```$|`[^`]*`|\]\([^)]*\)|<!--.*?-->", re.DOTALL | re
 MEASUREMENT = re.compile(r"\b\d+\.\d+\b|\b\d[\d,]* (?:BLEU|%|tokens/s|sentences/s|ms|minutes)\b", re.MULTILINE)
 NO_MEASUREMENT = re.compile(r"Python 3\.11|Apache-2\.0|50 %|Apache License 2\.0")
 """A version, a licence, and the accuracy of chance."""
+RENEW = "{} is out of date: run `python scripts/docs` and commit what it writes."
 
 
 def page_name(page: Path) -> str:
@@ -27,14 +28,13 @@ def page_name(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_generated_parts_are_current(page: Path) -> None:
-    """If this fails: run `python scripts/docs` and commit the pages."""
-    assert generate(page) == page.read_text(encoding="utf-8")
+    assert generate(page) == page.read_text(encoding="utf-8"), RENEW.format(page_name(page))
 
 
 def test_generated_files_are_current() -> None:
-    """If this fails: run `python scripts/docs` and commit the figures, the colours and the explainer."""
     texts = {file: text for file, text in files().items() if file not in PAGES}
-    assert [page_name(file) for file, text in texts.items() if file.read_text(encoding="utf-8") != text] == []
+    old = [page_name(file) for file, text in texts.items() if file.read_text(encoding="utf-8") != text]
+    assert old == [], RENEW.format(", ".join(old))
     assert {*DOCS.glob("figures/*")} <= {*texts}
 
 

@@ -61,6 +61,13 @@ def test_a_limit_of_steps_or_time_replaces_that_of_epochs(limit: str) -> None:
     assert settled(600, limit, "trainer.max_epochs=3").trainer.max_epochs == 3
 
 
+def test_the_warm_up_is_at_most_a_tenth_of_the_steps() -> None:
+    table = TABLE["transformer"]["schedule.warmup_steps"]
+    for steps, expected in ((150, 15), (9, 1), (100_000, table[-1])):
+        assert settled(10**6, f"trainer.max_steps={steps}").schedule.warmup_steps == expected
+    assert settled(10**6, "trainer.max_steps=150", "schedule.warmup_steps=140").schedule.warmup_steps == 140
+
+
 def test_a_model_of_the_user_gets_no_values_of_a_family() -> None:
     cfg = compose([*FILES, "model._target_=builtins.dict"])
     assert settle_auto(cfg, lambda: pytest.fail("counted")) == {}

@@ -19,6 +19,7 @@ from heed.layers.attention import (
     ParameterFreeAttention,
     SelfAttentionConfig,
 )
+from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.positions import PositionsConfig, RelativePositions, RotaryPositions
 from heed.options import from_plain
 
@@ -235,6 +236,10 @@ def test_every_head_has_its_own_score(score: str, maps: bool) -> None:
             case "additive" | "concat":
                 W, U, v = (weight[f"{name}.weight"][h] for name in ("query", "state", "v"))
                 scores = torch.stack([v[0] @ torch.tanh(W @ query + U @ key) for key in keys])
+            case _:  # tests/layers/test_attention_scores.py has the formulas of scores that are added later
+                alone = SCORES[score](ScoreOptions(query_width=E, state_width=E))
+                alone.load_state_dict({name: value[h] for name, value in weight.items()})
+                scores = alone(query[None, None], alone.project(keys[None]))[0, 0]
         expected = scores.masked_fill(~mask[b, 0, 0], -torch.inf).softmax(0)
         contexts[b, t, part] = expected @ values
         if maps:

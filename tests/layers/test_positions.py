@@ -277,7 +277,7 @@ def test_concatenation_passes_gradcheck(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "merge", "max_length", "names"),
     [
-        ("rotray", None, None, r"model\.positions\.kind=rotray must be none or sinusoidal or .*relative\.$"),
+        ("rotray", None, None, r"model\.positions\.kind=rotray must be none or sinusoidal or .*relative"),
         ("learned", "add", None, r"model\.positions\.max_length=null .*model\.positions\.kind=learned"),
         ("sinusoidal", "add", 13, r"model\.positions\.max_length=13 .*model\.positions\.kind=sinusoidal"),
         ("none", None, 13, r"model\.positions\.max_length=13 .*model\.positions\.kind=none"),

@@ -120,7 +120,7 @@ def test_pairwise_contains_every_allowed_pair() -> None:
 REFUSED = {
     "model.d_model=13": r"model\.d_model=13 must be a multiple of model\.num_heads=2\.",
     "model.d_model=6 model/positions=rotary": r"rotary needs an even number of dimensions per head, but .* give 3\.",
-    "model.positions.kind=fourier": r"model\.positions\.kind=fourier must be none or sinusoidal or .* or relative\.",
+    "model.positions.kind=fourier": r"model\.positions\.kind=fourier must be none or sinusoidal or .* or relative",
     "model.positions.merge=multiply": r"model\.positions\.merge=multiply must be add or concat or null\.",
     "model.positions.merge=null": r"merge=null contradicts model\.positions\.kind=sinusoidal: choose add or concat\.",
     "model/positions=rotary model.positions.merge=add": r"merge=add contradicts model\.positions\.kind=rotary",

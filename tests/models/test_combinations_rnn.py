@@ -55,7 +55,7 @@ REFUSED = {
     "model.reverse_source=true": r"reverse_source=true contradicts model\.bidirectional=true",
     "model.dropout=1.0": r"model\.dropout=1\.0 must be a number in \[0, 1\)\.",
     "model.dropout_kind=locked": r"model\.dropout_kind=locked must be standard or variational\.",
-    "model.attention.score=cosine": r"model\.attention\.score=cosine must be dot or .* or none\.",
+    "model.attention.score=bilinear": r"model\.attention\.score=bilinear must be dot or .* or none\.",
     "model.attention.reach=far": r"model\.attention\.reach=far must be global or local_m or local_p\.",
     "model.attention.order=graves": r"model\.attention\.order=graves must be luong or bahdanau\.",
     "model.attention.order=bahdanau": r"input_feeding=true contradicts model\.attention\.order=bahdanau",

@@ -1,5 +1,7 @@
 """config.yaml of runs: which options a resumed run may change, and what the digest depends on."""
 
+import ast
+import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+import heed
 from heed.runs.config import ROLES, changed_options, config_hash, find_config, read_config, role, write_config
 
 CONFIG: dict[str, Any] = {
@@ -102,3 +105,28 @@ def test_the_config_of_a_run_may_name_thousands_of_files(tmp_path: Path) -> None
     config = {"data": {"train": [[f"part-{number:05d}.en", f"part-{number:05d}.de"] for number in range(7000)]}}
     write_config(tmp_path, config)
     assert read_config(tmp_path) == config
+
+
+def test_no_message_advises_an_option_that_a_resumed_run_refuses(compose: Callable[..., DictConfig]) -> None:
+    options = {*flatten(OmegaConf.to_container(compose(), resolve=True))}
+    sentences = [sentence for text in texts_of_the_code() for sentence in re.split(r"(?<=[.:]) |\n", text)]
+    advised = {
+        name
+        for sentence in sentences
+        if re.search(r"\bresum(e|ing)\b", sentence)
+        for name in re.findall(r"\b[a-z_]+(?:\.[a-z_]+)+\b", sentence)
+        if name in options
+    }
+    assert {name: role(name) for name in advised if role(name) not in ("harmless", "limit")} == {}
+
+
+def texts_of_the_code() -> Iterator[str]:
+    """Yield the strings in heed's code without docstrings."""
+    for path in Path(heed.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                yield node.value

@@ -42,11 +42,11 @@ HARMLESS = {
         "max_epochs": None, "max_time": "00:01:00:00",
     },
     "logger": {"csv": {}}, "callbacks": {"attention_maps": None, "diagnosis": None}, "name": "other", "resume": True,
-    "data": {"preparation": {"num_proc": 1}},
+    "data": {"preparation": {"num_proc": 1}}, "batching": {"device_tokens": 99},
 }  # fmt: skip
 HARMFUL = {
     "trainer.precision": "bf16-mixed", "trainer.validate_every": 7, "trainer.keep_best": 2, "trainer.keep_last": 2,
-    "callbacks.early_stopping.patience": 3, "callbacks.ema.decay": 0.5, "batching.device_tokens": 99,
+    "callbacks.early_stopping.patience": 3, "callbacks.ema.decay": 0.5, "batching.pool": 99,
 }  # fmt: skip
 
 

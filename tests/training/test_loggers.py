@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,23 @@ def test_wandb_gets_pictures_and_the_status_of_a_failed_run(tmp_path: Path, pict
     assert entry["trainer/global_step"] == 5
     assert (logged.files / entry["attention/sentence 1.path"]).read_bytes() == picture.read_bytes()
     assert logged.exit_code == 1
+
+
+def test_the_parts_of_an_interrupted_run_have_one_count_of_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for steps in ((10, 20), (20, 30)):
+        time.sleep(1.1)  # wandb names a folder after the second
+        loggers = [wandb_logger(folder=tmp_path, config=CONFIG, project="heed", mode="offline")]
+        with closing(loggers):
+            for step in steps:
+                loggers[0].log_metrics({"train/loss": 1 / step}, step=step)
+                loggers[0].log_metrics({"valid/loss": 2 / step}, step=step)
+    parts = sorted((tmp_path / "wandb").glob("offline-run-*"))
+    logged = [read_wandb(tmp_path, f"wandb/{part.name}").history for part in parts]
+    assert [[entry["_step"] for entry in part] for part in logged] == [[10, 20], [20, 30]]
+    assert all({"train/loss", "valid/loss"} <= entry.keys() for part in logged for entry in part)
+    assert capsys.readouterr().err.splitlines()[-1] == f"Upload:   wandb sync {parts[0]} {parts[1]}"
 
 
 def write_yaml(path: Path, content: Any) -> None:

@@ -57,8 +57,9 @@ class Sampler:
                 yield pool, drawn.result()
         except BrokenProcessPool as error:
             raise HeedError(
-                "The process that draws noise and random segmentations was killed, probably for lack of memory: resume "
-                "the run with a smaller batching.pool, or start one with tokenizer.bpe_dropout=0 data.noise=null."
+                "The process that draws noise and random segmentations was killed, probably for lack of memory. "
+                "Start a new run from the last checkpoint (ckpt_path=FILE) with a smaller batching.pool, or without "
+                "tokenizer.bpe_dropout and data.noise."
             ) from error
 
     def close(self) -> None:

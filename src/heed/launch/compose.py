@@ -136,7 +136,7 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
     """Give the options that are ``auto`` the values of the nearest number of pairs in the table.
 
     Numbers are compared by their ratio. ``count_pairs`` is not called if no option of the table is ``auto``. A run that
-    is limited by steps or time needs no limit of epochs.
+    is limited by steps or time needs no limit of epochs. The warm-up is at most a tenth of a limit of steps.
 
     Returns:
         What was chosen, under "Auto", for the lines before a run; nothing if no option is ``auto``.
@@ -152,9 +152,12 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
         return {}
     pairs = count_pairs()
     _, row = min((abs(math.log(size / max(pairs, 1))), row) for row, size in enumerate(table["pairs"]))
-    for name in names:
-        OmegaConf.update(cfg, name, options[name][row])
-    chosen = " ".join(f"{name}={format_value(options[name][row])}" for name in names)
+    values = {name: options[name][row] for name in names}
+    if (warmup := "schedule.warmup_steps") in values and limits.get("max_steps"):
+        values[warmup] = max(1, min(values[warmup], limits.max_steps // 10))
+    for name, value in values.items():
+        OmegaConf.update(cfg, name, value)
+    chosen = " ".join(f"{name}={format_value(value)}" for name, value in values.items())
     return {"Auto": f"{chosen} (for {pairs:,} pairs)"}
 
 

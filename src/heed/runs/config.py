@@ -24,7 +24,8 @@ Role = Literal["harmless", "limit", "seed", "text", "model", "condition"]
 """What an option changes.
 
 harmless: neither weights nor scores, except by rounding. A resumed run may change it.
-limit: where training starts or ends. A resumed run may change it.
+limit: where training starts or ends, or the memory of a step, which changes rounding and the masks of dropout. A
+    resumed run may change it.
 seed: random numbers. Runs of one system differ in it.
 text: the location of text. Digests tell whether the text itself is the same.
 model: the model, the subject of `heed compare`.
@@ -43,7 +44,9 @@ ROLES: Mapping[str, Role] = {
         ),
         "harmless",
     ),
-    **dict.fromkeys(("ckpt_path", "trainer.max_steps", "trainer.max_epochs", "trainer.max_time"), "limit"),
+    **dict.fromkeys(
+        ("ckpt_path", "trainer.max_steps", "trainer.max_epochs", "trainer.max_time", "batching.device_tokens"), "limit"
+    ),
     **dict.fromkeys(("seed", "batching.seed"), "seed"),
     **dict.fromkeys(("data.root", "data.valid", "data.test"), "text"),
     "model": "model",

@@ -23,6 +23,18 @@ TRIAL = "sweep.trial="
 """The override that marks the run of a study's trial."""
 
 
+class StepLogger(WandbLogger):
+    """Logs to wandb with the optimizer step as wandb's own step.
+
+    wandb would count the calls from 0 in each part of an interrupted run: one part would replace rows of another.
+    """
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        values = dict(metrics) if step is None else {**metrics, "trainer/global_step": step}
+        self.experiment.log(values, step=step)
+
+
 def wandb_logger(
     *, folder: Path, config: dict[str, Any], project: str, mode: Literal["auto", "online", "offline"]
 ) -> Logger:
@@ -44,7 +56,7 @@ def wandb_logger(
     names = _saved(kept / "names.json", lambda: json.dumps(run_names(folder, config, read_overrides(folder))))
     name, group = json.loads(names)
     agent_id = os.environ.get("WANDB_RUN_ID") if _has_wandb_agent() else None
-    return WandbLogger(
+    return StepLogger(
         name=name,
         group=group,
         project=project,
@@ -133,7 +145,9 @@ def closing(loggers: Iterable[Logger]) -> Iterator[None]:
             run = wandb.run
             wandb.finish(exit_code=exit_code)
             if run is not None and run.offline:
-                print_line(f"Upload:   wandb sync {shlex.quote(run.settings.sync_dir)}")
+                # An interrupted run has a folder for each part.
+                folders = sorted(Path(run.settings.sync_dir).parent.glob(f"offline-run-*-{run.id}"))
+                print_line(f"Upload:   wandb sync {shlex.join(map(str, folders))}")
 
 
 def run_names(folder: Path, config: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str | None, str | None]:

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import pytest
 import torch
 
 from heed.runs.checkpoints import BUILT_IN, Selection, sign
 from heed.runs.records import read_csv
+from heed.training.callbacks.checkpoints import Checkpoints
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
         "model.d_model=16", "trainer=cpu", "batching.batch_tokens=100", "callbacks.attention_maps=null",
@@ -101,6 +103,24 @@ def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted
     ]
     for name, tensor in states[0]["state_dict"].items():
         assert torch.equal(tensor, states[1]["state_dict"][name]), name
+
+
+def test_a_resumed_run_names_the_best_checkpoints_that_were_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints = Checkpoints(tmp_path / "checkpoints", selection=Selection("loss"), keep_best=2, keep_last=1)
+    trainer, module = L.Trainer(logger=False, barebones=True), L.LightningModule()
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "best-0000020.ckpt").touch()
+    for folder, message in (
+        ("elsewhere", ""),
+        ("checkpoints", "Of the best checkpoints, best-0000010.ckpt no longer"),
+    ):
+        trainer.ckpt_path = str(tmp_path / folder / "last-0000030.ckpt")
+        checkpoints.load_state_dict({"scores": {10: {"loss": 1.0}, 20: {"loss": 2.0}}})
+        checkpoints.on_train_start(trainer, module)
+        assert checkpoints.best == [tmp_path / "checkpoints" / "best-0000020.ckpt"]
+        assert capsys.readouterr().err.startswith(message)
 
 
 @pytest.mark.full

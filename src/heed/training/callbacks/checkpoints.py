@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from heed.errors import HeedError
 from heed.files import replacing, writing
+from heed.progress import print_line
 from heed.runs.checkpoints import Selection, check_undamaged, checkpoint_step
 
 
@@ -55,13 +56,20 @@ class Checkpoints(Checkpoint):
         return {"scores": self.scores}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        # A run that starts from another run's checkpoint has none of the files.
-        self.scores = {step: s for step, s in state_dict["scores"].items() if self._path("best", step).exists()}
+        self.scores = dict(state_dict["scores"])
         self._restored = True
 
     # ---- hooks
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        missing = [path for path in self.best if not path.exists()]
+        if missing and trainer.is_global_zero and Path(str(trainer.ckpt_path)).parent == self.folder:
+            print_line(
+                f"Of the best checkpoints, {', '.join(path.name for path in missing)} no longer exist: the best one is "
+                "chosen from the others."
+            )
+        # A run that starts from another run's checkpoint has none of the files.
+        self.scores = {step: scores for step, scores in self.scores.items() if self._path("best", step).exists()}
         self.scores = trainer.strategy.broadcast(self.scores)
         if trainer.is_global_zero and self._restored:
             self._remove_others(trainer.global_step)
