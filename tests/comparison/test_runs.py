@@ -89,6 +89,7 @@ def test_names_are_unique(tmp_path: Path) -> None:
         (["model=rnn seed=1", "model=rnn seed=2"], None),
         (["model=rnn", "model/attention=dot"], None),
         (["0_rnn", "1_rnn"], None),
+        ([], None),
     ],
 )
 def test_the_option_of_all_names_is_left_out(names: list[str], expected: list[str] | None) -> None:

@@ -148,9 +148,9 @@ def group_runs(paths: Sequence[Path]) -> tuple[list[tuple[str, list[Path]]], lis
 
 def _short_names(names: Sequence[str]) -> list[str]:
     """Leave out the option if all names are its choices: additive and dot, not model/attention=additive and …=dot."""
-    options, _, values = zip(*(name.rpartition("=") for name in names), strict=True)
-    is_one = len({*options}) == 1 and options[0] and not {*"= "} & {*options[0]}
-    return list(values) if is_one and all(value[:1].isalpha() for value in values) else list(names)
+    parts = [name.rpartition("=") for name in names]
+    is_one = len({option for option, *_ in parts}) == 1 and parts[0][0] and not {*"= "} & {*parts[0][0]}
+    return [value for *_, value in parts] if is_one and all(value[:1].isalpha() for *_, value in parts) else [*names]
 
 
 def side_names(paths: Sequence[Path]) -> list[str]:
