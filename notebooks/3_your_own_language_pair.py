@@ -51,7 +51,7 @@ SRC, TGT = "en", "de"
 
 def read(name: str) -> list[str]:
     """Return the lines of a file."""
-    return (FOLDER / name).read_text(encoding="utf-8").splitlines()
+    return (FOLDER / name).read_text(encoding="utf-8").split("\n")[:-1]
 
 
 for split in ("train", "valid", "test"):

@@ -173,7 +173,7 @@ assert QUICK or changed["cross", "wrong"] > max(changed["cross", "right"], chang
 
 # %%
 read = (run.path / "translations").joinpath
-sources, references = (read(f"test.{side}").read_text(encoding="utf-8").splitlines() for side in ("src", "ref"))
+sources, references = (read(f"test.{side}").read_text(encoding="utf-8").split("\n")[:-1] for side in ("src", "ref"))
 kinds, breaks = ("cross", "encoder_self", "decoder_self"), ("off", "uniform", "diagonal")
 whole = model.evaluate(sources, references, beam=1).bleu
 bleu = [

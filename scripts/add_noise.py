@@ -8,6 +8,7 @@ The probabilities are the arguments of data.noise. The same sentences and seed g
 import argparse
 import sys
 
+from heed.cli.lines import read_lines, standard_input, write_lines
 from heed.data.noise import Noise, add_noise
 from heed.errors import HeedError
 from heed.options import find_problems, raise_problems
@@ -20,14 +21,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for kind in KINDS:
         parser.add_argument(f"--{kind}", type=float, default=0.0, metavar="P", help="probability (default: 0)")
+    parser.add_argument("--lang", default="", help="language of the sentences, for their capitals (i and İ in Turkish)")
     parser.add_argument("--seed", type=int, default=1)
     arguments = vars(parser.parse_args())
-    seed = arguments.pop("seed")
+    lang, seed = arguments.pop("lang"), arguments.pop("seed")
     raise_problems(find_problems(Noise, arguments, where="--"))
-    sentences = sys.stdin.read().splitlines()
-    sys.stdout.writelines(
-        f"{line}\n" for line in add_noise(Noise(**arguments), sentences, range(len(sentences)), seed=f"{seed}")
-    )
+    sentences = list(read_lines(standard_input(), "Standard input"))
+    write_lines(add_noise(Noise(**arguments), sentences, range(len(sentences)), seed=f"{seed}", lang=lang))
 
 
 if __name__ == "__main__":

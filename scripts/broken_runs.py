@@ -232,7 +232,7 @@ def train(
     except HeedError as stopped:
         error = str(stopped)
     found = run / "diagnoses.jsonl"
-    said = [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()] if found.exists() else []
+    said = [json.loads(line) for line in read(found)] if found.exists() else []
     results = json.loads((run / "results.json").read_text(encoding="utf-8")) if (run / "results.json").exists() else {}
     return {
         "run": name, "breaks": case.breaks, "corpus": arguments.corpus, "model": family, "seed": seed,
@@ -243,7 +243,7 @@ def train(
 
 def table(file: Path) -> dict[str, Any]:
     """Return the runs of a file as a table for the documentation."""
-    runs = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    runs = [json.loads(line) for line in read(file)]
     rows = {}
     for number, run in enumerate(runs):
         names = [entry["name"] for entry in run["said"]]

@@ -51,7 +51,7 @@ class Sentence:
 SENTENCES = [
     Sentence(tag, source, tuple(right))
     for tag, source, *right in (
-        line.split("\t") for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()[1:]
+        line.split("\t") for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").split("\n")[1:-1]
     )
 ]
 

@@ -41,7 +41,7 @@ def main() -> int:
 def check(run: Path, lines: int, options: list[str], folder: Path) -> dict[str, Any]:
     """Translate the file in one go, and again with a kill in between, and compare."""
     source, whole, killed = (folder / name for name in ("source", "whole", "killed"))
-    sentences = (run / "translations" / "valid.src").read_text(encoding="utf-8").splitlines()
+    sentences = (run / "translations" / "valid.src").read_text(encoding="utf-8").split("\n")[:-1]
     source.write_text("".join(f"{line}\n" for line in islice(cycle(sentences), lines)), encoding="utf-8")
     command = [sys.executable, "-m", "heed", "translate", "--model", str(run), "--input", str(source), *options]
 
@@ -57,7 +57,7 @@ def check(run: Path, lines: int, options: list[str], folder: Path) -> dict[str, 
     partial = count_lines(killed)
     subprocess.run([*command, "--output", str(killed), "--resume"], check=True, stderr=subprocess.DEVNULL)
 
-    translated = whole.read_text(encoding="utf-8").splitlines()
+    translated = whole.read_text(encoding="utf-8").split("\n")[:-1]
     first = dict(zip(sentences, translated, strict=False))
     return {
         "lines": lines,

@@ -214,7 +214,7 @@ def _decode(finished: Path) -> dict[str, Any]:
     found = {}
     for name, path in outputs.items():
         text = path.read_text(encoding="utf-8")
-        numbers = [float(line.rpartition("|||")[2]) for line in text.splitlines()]
+        numbers = [float(line.rpartition("|||")[2]) for line in text.split("\n")[:-1]]
         found[name] = _quantity(text.encode(), [[sum(numbers) / len(numbers)]])
     return found
 

@@ -174,7 +174,7 @@ def _sentences(arguments: argparse.Namespace, language: str) -> list[str]:
         file = arguments.data / f"test_2016_flickr.{language}"
         if not file.is_file():
             raise HeedError(f"There is no {file}: --data must be a folder with Multi30k's files.")
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1]
     else:
         from heed.synthetic import generate
 

@@ -16,7 +16,7 @@ from heed.errors import HeedError, MachineError
 from heed.files import remove, remove_unfinished, write_file
 from heed.progress import is_first_process, progress_bar, track
 
-FORMAT = 5
+FORMAT = 6
 """Version of the entries. Entries of another version are rebuilt."""
 
 MANIFEST = "manifest.json"

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from heed.errors import HeedError
+from heed.languages import is_same_language
 
 LANGUAGE_TAG = "<2"
 """Prefix of language tags, such as "<2de>"."""
@@ -37,7 +38,7 @@ class Direction(NamedTuple):
             HeedError: if the name is not two different languages.
         """
         languages = name.split("-")
-        if len(languages) != 2 or not all(languages) or languages[0] == languages[1]:
+        if len(languages) != 2 or not all(languages) or is_same_language(*languages):
             raise HeedError(
                 f"{where}{name} must be two different language codes with a hyphen between them, such as en-de (a code "
                 "of several parts is written with underscores: en-zh_Hant)."

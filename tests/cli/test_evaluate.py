@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from sacrebleu.metrics import BLEU, CHRF
 
 from heed.decoding import BeamSearch
 from heed.evaluation.metrics import METRICS
@@ -231,3 +232,24 @@ def test_errors_are_one_sentence(
     assert (status, out, len(err.splitlines())) == (2, "", 1), err
     for message in messages:
         assert message.format(**paths) in err
+
+
+def test_scores_of_each_sentence_are_written_to_a_file(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:
+    given = ("--hyp", files["hyp"], "--ref", files["ref"], "--ref", files["ref2"], "--metrics", "bleu,chrf,exact-match")
+    status, out, err = heed("evaluate", *given, "--per-sentence", tmp_path / "scores.tsv")
+    assert (status, err) == (0, "")
+    assert out == heed("evaluate", *given)[1]
+    header, *rows = [line.split("\t") for line in (tmp_path / "scores.tsv").read_text().splitlines()]
+    assert header == ["BLEU", "chrF", "exact-match"]
+    bleu, chrf = BLEU(effective_order=True), CHRF()
+    for row, hyp, *refs in zip(rows, HYPOTHESES, *REFERENCES, strict=True):
+        expected = [bleu.sentence_score(hyp, refs).score, chrf.sentence_score(hyp, refs).score, 100 * (hyp in refs)]
+        assert row == [f"{score:.4f}" for score in expected]
+
+
+def test_scores_of_each_sentence_of_a_model(files: dict[str, Path], heed: Heed, model: Path, tmp_path: Path) -> None:
+    given = ("--model", model, "--src", files["src"], "--ref", files["ref"], "--metrics", "ter,perplexity")
+    status, out, _ = heed("evaluate", *given, "--per-sentence", tmp_path / "scores.tsv")
+    assert (status, [line.split()[0] for line in out.splitlines()[:2]]) == (0, ["TER", "perplexity"])
+    lines = (tmp_path / "scores.tsv").read_text().splitlines()
+    assert (lines[0], len(lines)) == ("TER", 1 + len(SOURCES))  # a perplexity is of the whole text

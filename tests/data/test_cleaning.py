@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heed.characters import normalized
 from heed.data import text as module
 from heed.data.cleaning import RULES, Cleaning, CleaningReport, Rules
 from heed.data.text import Block, ParallelText
@@ -45,7 +46,12 @@ def clean(
 @pytest.mark.parametrize(
     ("rule", "rules", "dropped", "kept"),
     [
-        ("empty", {"drop_empty": True}, [("", "x"), ("x", " \u00a0\t"), ("", "")], [("x", "y"), ("x", ".")]),
+        (
+            "empty",
+            {"drop_empty": True},
+            [("", "x"), ("x", " \u00a0\t"), ("", ""), ("x", "\ufeff\u200b")],
+            [("x", "y"), ("x", ".")],
+        ),
         (
             "placeholder",
             {"drop_placeholders": True},
@@ -85,7 +91,36 @@ def test_leaked_sources_are_dropped_whatever_their_target() -> None:
     assert report.dropped["leaked"] == 2
 
 
-sentences = st.text(alphabet="ab@ 漢", max_size=40)
+INVISIBLE = {
+    "zero-width space": "Das Café ist alt.\u200b",
+    "byte order mark": "\ufeffDas Café ist alt.",
+    "soft hyphen": "Das Ca\u00adfé ist alt.",
+    "no-break space": "Das Café ist\u00a0alt.",
+    "two spaces": "Das  Café ist alt.",
+    "decomposed": "Das Cafe\u0301 ist alt.",
+}
+"""What a reader of "Das Café ist alt." cannot see."""
+
+
+@pytest.mark.parametrize("sentence", INVISIBLE.values(), ids=INVISIBLE)
+def test_invisible_differences_hide_neither_leaks_nor_duplicates(sentence: str) -> None:
+    seen = "Das Café ist alt."
+    for source, other in ((seen, sentence), (sentence, seen)):
+        pairs = [(source, "The café is old."), ("Ja.", "Yes.")]
+        assert clean(pairs, NO_RULES | {"drop_leaked": True}, held_out=[(other, "")])[0] == pairs[1:]
+        pairs = [(source, "Yes."), (other, "Yes."), ("Yes.", other), ("Yes.", source)]
+        assert clean(pairs, NO_RULES | {"drop_duplicates": True})[0] == pairs[::2], "the text itself is unchanged"
+
+
+def test_texts_with_invisible_differences_are_different_texts(tmp_path: Path) -> None:
+    """Their token ids are not the same, so one must not be taken from the cache for the other."""
+    texts = [
+        training_text(parallel([("Ja.", "Yes."), (source, "No.")]), tmp_path) for source in ("Nein.", "Nein.\u200b")
+    ]
+    assert texts[0].clean.digest != texts[1].clean.digest
+
+
+sentences = st.text(alphabet="ab@ 漢\u00a0\u200b", max_size=40)
 
 
 @pytest.mark.slow
@@ -96,19 +131,20 @@ sentences = st.text(alphabet="ab@ 漢", max_size=40)
 )
 def test_all_rules_agree_with_a_loop_over_the_pairs(pairs: Pairs, held_out: Pairs, at_most: int | None) -> None:
     expected, seen = [], set()
-    for src, tgt in pairs:
-        lengths = len(src.strip()), len(tgt.strip())
+    for pair in pairs:
+        src, tgt = map(normalized, pair)
+        lengths = len(src), len(tgt)
         has_word = [any(letter.isalnum() for letter in side) for side in (src, tgt)]
         if (
             min(lengths) > 0
             and has_word[0] == has_word[1]
             and max(lengths) <= 30
             and max(lengths) + 10 <= 2.0 * (min(lengths) + 10)
-            and src.strip() not in {source.strip() for source, _ in held_out}
-            and (src.strip(), tgt.strip()) not in seen
+            and src not in {normalized(source) for source, _ in held_out}
+            and (src, tgt) not in seen
         ):
-            seen.add((src.strip(), tgt.strip()))
-            expected.append((src, tgt))
+            seen.add((src, tgt))
+            expected.append(pair)
     kept, report = clean(pairs, ON, held_out=held_out, at_most=at_most)
     if at_most is None or len(expected) <= at_most:
         assert kept == expected

@@ -124,6 +124,10 @@ def test_reverse_swaps_text_and_languages(folder: Path) -> None:
             {"src_lang": "de", "tgt_lang": "en"},
             "data.train: [{0}/train.en,{0}/train.de] is en-de by its suffixes, but its direction is de-en: swap",
         ),
+        (
+            {"src_lang": "deu_Latn", "tgt_lang": "eng_Latn"},
+            "data.train: [{0}/train.en,{0}/train.de] is en-de by its suffixes, but its direction is deu_Latn-eng_Latn",
+        ),
     ],
 )
 def test_files_whose_suffixes_contradict_the_direction_are_refused(
@@ -239,6 +243,13 @@ def test_published_corpus_from_a_repository(folder: Path) -> None:
         (repository / f"{split}.jsonl").write_text(json.dumps({"en": f"{split}\nset", "de": f"{split}-Menge"}) + "\n")
     corpus = hub_corpus(repository=str(repository), cache_dir=str(folder / "cache")).load()
     assert sentence_pairs(corpus.valid["valid"].text) == [("validation set", "validation-Menge")]
+    other = hub_corpus(repository=str(repository), tgt_lang="deu", cache_dir=str(folder / "cache")).load()
+    assert (other.directions[0], sentence_pairs(other.valid["valid"].text)) == (
+        ("en", "deu"),
+        sentence_pairs(corpus.valid["valid"].text),
+    )
+    with pytest.raises(InstantiationException, match=r"are the same language: give two different languages"):
+        hub_corpus(repository=str(repository), tgt_lang="eng")
     with pytest.raises(HeedError, match=r"no column fr: set .* to two of .*de"):
         hub_corpus(repository=str(repository), tgt_lang="fr", cache_dir=str(folder / "cache")).load()
 

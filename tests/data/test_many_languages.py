@@ -154,6 +154,8 @@ def test_held_out_sentences_are_no_sources_in_either_direction(folder: Path) -> 
         ("data.valid={en-it: [[a.en,a.it]]}", "data.valid has the direction en-it, but no training text has"),
         ("data.valid={english: [[a.en,a.it]]}", "data.valid.english must be two different language codes"),
         ("data.valid={en-en: [[a.en,a.it]]}", "data.valid.en-en must be two different language codes"),
+        ("data.valid={en-eng: [[a.en,a.it]]}", "data.valid.en-eng must be two different language codes"),
+        ("data.valid={en-deu: [[a.en,a.it]]}", "The texts have two codes of one language, de and deu: use one of them"),
         ("data.test={news: [[a.en,a.it]]}", "test set news must end with its direction, such as news-en-de (direct"),
         ("data.src_lang=en", "data.valid names its directions: leave out data.src_lang and data.tgt_lang"),
         ("data.train.fr1.direction=fr", "direction=fr must be two different language codes"),

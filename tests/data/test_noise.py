@@ -34,6 +34,21 @@ def test_upper_and_title_case_have_their_rates() -> None:
     assert noisy(upper=1.0, title=1.0)[3] == "THE DOG NUMBER 3 SLEEPS."
 
 
+@pytest.mark.parametrize(
+    ("lang", "sentence", "upper", "title"),
+    [
+        ("tr", "iki ılık ışık", "İKİ ILIK IŞIK", "İki Ilık Işık"),
+        ("az_Latn", "iki", "İKİ", "İki"),
+        ("de", "die straße ist schön", "DIE STRASSE IST SCHÖN", "Die Straße Ist Schön"),
+        ("hr", "ǆep", "ǄEP", "ǅep"),
+        ("", "iki ılık", "IKI ILIK", "Iki Ilık"),
+    ],
+)
+def test_case_is_that_of_the_language(lang: str, sentence: str, upper: str, title: str) -> None:
+    assert add_noise(Noise(upper=1.0), [sentence], [0], seed="1", lang=lang) == [upper]
+    assert add_noise(Noise(title=1.0), [sentence], [0], seed="1", lang=lang) == [title]
+
+
 def test_punctuation_is_left_out_or_repeated() -> None:
     ends = Counter(text[-2:] for text in noisy(punctuation=0.5))
     assert abs(ends["s."] - 1000) < 120
@@ -86,6 +101,23 @@ def test_training_sources_have_noise_and_targets_have_none(bpe_dropout: float, t
             assert not any(text.isupper() for text in tokenizer.decode_tgt(batch.tgt_out.tolist()))
     ((valid,),) = module.val_dataloader()
     assert tokenizer.decode_tgt(valid.src.tolist()) == ["a dog."]
+
+
+def test_each_direction_has_the_letters_of_its_own_source(tmp_path: Path) -> None:
+    numbers = [str(n) for n in range(30)]
+    write_lines(tmp_path, train_en=[f"big {n}" for n in numbers], train_tr=[f"iki {n}" for n in numbers])
+    write_lines(tmp_path, val_en=["a"], val_tr=["b"])
+    corpus = compose_data(
+        "files", f"data.train=[[{tmp_path}/train.en,{tmp_path}/train.tr]]", "data.both_directions=true",
+        f"data.valid=[[{tmp_path}/val.en,{tmp_path}/val.tr]]", "data.test=null", f"data.cache_dir={tmp_path}/cache",
+        "data.noise={upper: 1.0}",
+    ).load()  # fmt: skip
+    tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, tmp_path, tags=corpus.tags)
+    planner = Planner(batch_tokens=200, device_tokens=256, pool=60, seed=1)
+    module = TranslationData(corpus, tokenizer, planner, bpe_dropout=0.0, with_tests=False)
+    batches = [batch for shard in islice(module.step_shards(0, 1), 6) for _, batch in shard.micro_batches]
+    sources = [text for batch in batches for text in tokenizer.decode_tgt(batch.src.tolist())]
+    assert {text.split(" ")[-2] for text in sources} == {"BIG", "İKİ"}
 
 
 def test_a_text_of_a_mixture_has_its_own_noise(tmp_path: Path) -> None:

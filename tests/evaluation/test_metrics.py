@@ -1,11 +1,14 @@
 """Metrics: known answers, equality with sacreBLEU, and the packages and inputs that some of them need."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
 from heed.errors import HeedError
@@ -28,11 +31,50 @@ def output(hypotheses: list[str], *references: list[str], **given: Any) -> Syste
 
 def test_precisions_multiply_to_bleu() -> None:
     """BLEU = BP · (p₁ p₂ p₃ p₄)^¼ (Papineni et al. 2002, eq. 3)."""
-    precisions = [value(f"BLEU-{n}") for n in (1, 2, 3, 4)]
+    precisions = [value(f"precision-{n}") for n in (1, 2, 3, 4)]
     brevity = math.exp(min(0.0, 1 - 1 / value("length-ratio")))
     assert value("BLEU") == pytest.approx(brevity * math.prod(precisions) ** 0.25)
     assert precisions[0] == pytest.approx(100 * 11 / 14)  # of 14 words "hunde", "in" and "einem" are wrong
     assert value("length-ratio") == pytest.approx(14 / 15)
+
+
+def bleu_n(hypotheses: list[list[str]], references: list[list[list[str]]], n: int) -> float:
+    """BLEU-n of token lists with one or more lists of references, by the formula and sacreBLEU's smoothing."""
+
+    def grams(tokens: list[str], size: int) -> Counter[tuple[str, ...]]:
+        return Counter(zip(*(tokens[start:] for start in range(size)), strict=False))
+
+    sentences = list(zip(hypotheses, *references, strict=True))
+    ours = sum(map(len, hypotheses))
+    theirs = sum(min((abs(len(ref) - len(hyp)), len(ref)) for ref in refs)[1] for hyp, *refs in sentences)
+    logs, halves = [], 1.0
+    for size in range(1, n + 1):
+        total = matched = 0
+        for hyp, *refs in sentences:
+            most = Counter[tuple[str, ...]]()
+            for ref in refs:
+                most |= grams(ref, size)
+            total += max(len(hyp) - size + 1, 0)
+            matched += (grams(hyp, size) & most).total()
+        if (size == 1 and not matched) or not total:
+            return 0.0
+        halves *= 1 if matched else 0.5
+        logs.append(math.log((matched or halves) / total))
+    return 100 * math.exp(min(0.0, 1 - theirs / ours) + sum(logs) / n)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_bleu_n_is_cumulative_with_brevity_penalty(data: st.DataObject) -> None:
+    """As NLTK's corpus_bleu with n equal weights, except for the smoothing of orders without a match."""
+    size, number = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 2))
+    words = st.lists(st.sampled_from("abc"), max_size=9)
+    hypotheses, *references = (data.draw(st.lists(words, min_size=size, max_size=size)) for _ in range(1 + number))
+    lines = output([" ".join(each) for each in hypotheses], *[[" ".join(each) for each in ref] for ref in references])
+    for n in (1, 2, 3, 4):
+        expected = bleu_n(hypotheses, references, n)
+        assert value(f"BLEU-{n}", lines) == pytest.approx(expected, abs=1e-9)
+    assert value("BLEU-4", lines) == value("BLEU", lines)
 
 
 def test_chrf_with_words_is_that_of_sacrebleu() -> None:
@@ -53,6 +95,8 @@ def test_exact_match() -> None:
     two = output(["a", "B", "c"], ["x", "b", "y"], ["a", "z", "y"])
     assert value("exact-match", two) == pytest.approx(100 / 3)
     assert value("exact-match", two, lowercase=True) == pytest.approx(200 / 3)
+    turkish = output(["IŞIK", "İZMİR"], ["ışık", "izmir"], lowercase=True)
+    assert value("exact-match", turkish, tgt_lang="tur") == 100 > value("exact-match", turkish, tgt_lang="en")
 
 
 def test_on_target_script() -> None:
@@ -70,7 +114,7 @@ def test_on_target_language() -> None:
     pytest.importorskip("py3langid")
     german = ["Ein Mann fährt mit dem Fahrrad durch die Stadt.", "Zwei Kinder spielen im Garten mit einem Ball.", "12"]
     english = ["A man rides his bicycle through the town.", *german[1:]]
-    assert value("on-target-language", output(german, german, tgt_lang="de_DE")) == 100
+    assert value("on-target-language", output(german, german, tgt_lang="deu_Latn")) == 100
     assert value("on-target-language", output(english, german, tgt_lang="de")) == pytest.approx(200 / 3)
     with pytest.raises(HeedError, match="'tlh'"):
         value("on-target-language", tgt_lang="tlh")
@@ -83,6 +127,10 @@ def test_perplexity() -> None:
     assert value("word-perplexity", known) == pytest.approx(math.exp(24 / 12))
     both = replace(known, references=[REFERENCES, REFERENCES], likelihood=lambda: (48.0, 32))
     assert value("word-perplexity", both) == value("word-perplexity", known)
+    thai = output(["ฉันรักแมว"], ["ฉันรักแมว ดำ"], tgt_lang="th", likelihood=lambda: (22.0, 7))
+    per_character = METRICS["word-perplexity"](thai)
+    assert per_character.value == pytest.approx(math.exp(22 / 11))  # two words by white space
+    assert "per:character" in per_character.signature
     with pytest.raises(HeedError, match="needs the model"):
         value("perplexity")
 
@@ -115,6 +163,9 @@ def test_tokenized_bleu_is_of_lower_cased_moses_tokens() -> None:
     assert "|moses:de|sacremoses:" in found.signature
     assert value("BLEU", lines) < 50
     assert str(found.not_comparable).startswith("tokenized; lower-cased")
+    assert (
+        "|tok:char|" in METRICS["tokenized-BLEU"](output(["我喜欢猫和狗"], ["我喜欢猫和鸟"], tgt_lang="zh")).signature
+    )
 
 
 def test_every_metric_says_how_it_was_computed() -> None:
@@ -131,6 +182,8 @@ def test_metrics_are_found_by_name() -> None:
     assert [*find_metrics(["chrf++", "BLEU", "bleu"], METRICS)] == ["chrF++", "BLEU"]
     with pytest.raises(HeedError, match=r"There is no metric 'chrf2' \(did you mean chrf"):
         find_metrics(["ter", "chrf2"], METRICS)
+    with pytest.raises(HeedError, match=r"'mine': .* Metrics of your own are computed in training only \(docs/metrics"):
+        find_metrics(["mine"], METRICS)
 
 
 def test_scores_around_one_have_four_decimals() -> None:

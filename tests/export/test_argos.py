@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import heed
-from heed.export import to_ctranslate2
+from heed.export import to_argos, to_ctranslate2
 from heed.inference import model_folder
-from tests.export.models import LINES, positions, transformer, write_run
+from tests.export.models import LINES, positions, transformer, write_model, write_run
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +40,13 @@ def test_the_package_is_a_zip_of_one_folder(heed_cli: Heed, tmp_path: Path) -> N
     assert float(metadata["package_version"]) > 10  # the index of Argos Translate has versions from 1.0
     assert config["add_source_eos"] is True
     assert tokenizer == (run / "model" / "tokenizer.model").read_bytes()
+
+
+def test_packages_have_codes_of_iso_639_1(tmp_path: Path) -> None:
+    languages = {"src_lang": "eng_Latn", "tgt_lang": "deu"}
+    translator = heed.load(write_model(tmp_path / "model", transformer(), languages=languages))
+    assert translator.directions == ["eng_Latn-deu"]
+    assert to_argos.package_name(translator) == NAME
 
 
 def test_refusals_say_what_stands_in_the_way(heed_cli: Heed, tmp_path: Path) -> None:

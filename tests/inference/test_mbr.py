@@ -129,3 +129,19 @@ def test_invalid_arguments_are_refused(arguments: dict[str, object], message: st
 def test_conf_file_has_every_setting() -> None:
     conf = yaml.safe_load((Path(__file__).parents[2] / "conf" / "search" / "mbr.yaml").read_text())
     assert set(conf) - {"_target_"} == set(SETTINGS)
+
+
+def test_bleu_of_text_without_spaces_counts_characters() -> None:
+    letters = ["", "", "", "", "ก", "ข", "ค", "ง", "จ", "ฉ"]
+
+    def thai(ids: Sequence[Sequence[int]]) -> list[str]:
+        return ["".join(letters[token] for token in tokens) for tokens in ids]
+
+    search = MBRSearch(**(SETTINGS | {"utility": "bleu", "samples": 0, "n_best": 3})).with_text(thai)  # type: ignore[arg-type]
+    beams = BeamSearch(beam=3, length_penalty=0.6, n_best=3, **LENGTH_LIMITS)(Bigrams(2), SRC, MASK)  # type: ignore[arg-type]
+    score = partial(sentence_bleu, use_effective_order=True, tokenize="char")
+    for beam, found in zip(beams, search(Bigrams(2), SRC, MASK), strict=True):
+        texts, weights = thai([h.tokens for h in beam]), torch.tensor([h.log_prob for h in beam]).softmax(0).tolist()
+        weighted = list(zip(texts, weights, strict=True))
+        expected = {text: sum(weight * score(text, [ref]).score for ref, weight in weighted) for text in texts}
+        assert [h.score for h in found] == pytest.approx(sorted(expected.values(), reverse=True))

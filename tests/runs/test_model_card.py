@@ -60,7 +60,7 @@ def test_card_has_scores_and_front_matter(tmp_path: Path) -> None:
         tmp_path,
         facts,
         splits={"valid": split},
-        directions=[("en", "de")],
+        directions=[("eng_Latn", "de"), ("de", "en_GB")],  # the hub knows ISO 639 only
     )
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
     _, front, body = text.split("---\n", 2)

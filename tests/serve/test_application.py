@@ -198,6 +198,10 @@ def test_models_that_cannot_be_told_apart_are_refused(model: ServedModel) -> Non
     [
         ({"source": "fr"}, "fr is not supported: this server has en, de."),
         ({"source": "de", "target": "en"}, "English (en) is not available as a target language from German (de)"),
+        (
+            {"source": "deu", "target": "eng_Latn"},
+            "English (en) is not available as a target language from German (de)",
+        ),
         ({"source": "auto", "target": "xx"}, "xx is not supported"),
         ({"source": ""}, "source"),
         ({"q": None}, "q"),

@@ -7,7 +7,7 @@ import pytest
 
 import heed
 from heed.files import read_yaml, yaml_text
-from heed.inference.languages import language_name
+from heed.languages import language_name
 from heed.serve.detection import Detector
 from heed.serve.errors import ApiError
 from heed.serve.html import TextNode, parse

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from heed.cli.arguments import add, add_flag, add_model_options, add_search_options, load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, translator_progress, write_lines
 from heed.errors import HeedError
+from heed.files import write_file
 from heed.options import format_value
 
 if TYPE_CHECKING:
@@ -28,20 +29,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "target language, which selects the BLEU tokenizer: ja, ko, zh, … (default: the model's)"
     add(parser, "--tgt-lang", "CODE", text)
     add_flag(parser, "--lowercase", "case-insensitive BLEU and chrF")
-    text = "BLEU tokenizer: 13a, intl, char, zh, ja-mecab, none, … (default: by target language)"
+    text = "BLEU tokenizer: 13a, intl, char, zh, ja-mecab, none, … (default: by target language and references)"
     add(parser, "--tokenize", "NAME", text)
     text = "metrics to compute, separated by commas, or all that can be computed here"
     add(parser, "--metrics", "NAMES", text, default="bleu,chrf,ter")
     add(parser, "--comet", "MODEL", "also compute COMET with this folder, checkpoint or Hugging Face model")
     text = "SentencePiece model for spBLEU (default: that of FLORES-200, which sacreBLEU downloads)"
     add(parser, "--spm", "FILE", text)
+    add(parser, "--per-sentence", "FILE", "write the scores of each sentence to this TSV file, without perplexities")
     add_flag(parser, "--json", "print the scores as a JSON object")
     add_search_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     from heed.evaluation.metrics import METRICS, comet, find_metrics, find_unusable, spbleu
-    from heed.evaluation.scores import SystemOutput, compute
+    from heed.evaluation.scores import SystemOutput, compute, sentence_scores
 
     if (args.model is None) == (args.hyp is None):
         raise HeedError("Give either a model to translate with (--model DIR) or translations (--hyp FILE).")
@@ -70,7 +72,12 @@ def run(args: argparse.Namespace) -> None:
     hypotheses, search = _translate(args, translator, sources or []) if translator else (files[args.hyp], {})
     texts: dict[str, Any] = {"hypotheses": hypotheses, "references": references, "sources": sources}
     usable = {name: metric for name, metric in chosen.items() if name not in lacking}
-    scores = compute(usable, SystemOutput(**texts, **given, maximized=search.get("utility")))
+    output = SystemOutput(**texts, **given, maximized=search.get("utility"))
+    scores = compute(usable, output)
+    if args.per_sentence:
+        columns = sentence_scores({n: metric for n, metric in usable.items() if "perplexity" not in n}, output)
+        rows = [list(columns), *([f"{value:.4f}" for value in row] for row in zip(*columns.values(), strict=True))]
+        write_file(args.per_sentence, "".join("\t".join(row) + "\n" for row in rows))
     write_lines([_format_json(args, scores, lacking, search) if args.json else _format_text(scores, lacking, search)])
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from heed.data.formats.detect import require_plain_text
 from heed.errors import HeedError
 from heed.files import writing
 from heed.progress import progress_bar
@@ -29,7 +30,8 @@ def standard_input() -> BinaryIO:
 
 
 def read_file(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 file; see `read_lines`."""
+    """Return the lines of a UTF-8 file; see `read_lines`. Other formats are refused."""
+    require_plain_text(path)
     with path.open("rb") as file:
         return list(read_lines(file, str(path)))
 

@@ -87,7 +87,7 @@ def compare(
         metrics: further metrics by name, computed on ``test_set``.
     """
     tgt_lang = test_set.direction.tgt_lang
-    scored = corpus_scores(test_set.references[:1], test_set.references[:1], tgt_lang=tgt_lang)
+    scored = corpus_scores(test_set.references, test_set.references, tgt_lang=tgt_lang)
     further = [[compute(metrics, run.output(test_set)) for run in side.runs] for side in sides]
     signatures = {name: score.signature for name, score in further[0][0].items()}
     signatures |= {"BLEU": scored.bleu_signature, "chrF": scored.chrf_signature}

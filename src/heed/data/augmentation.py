@@ -20,6 +20,8 @@ GROWTH_PAIRS = 500
 """Pairs from which the growth of the number of tokens is estimated."""
 
 Pool = TypeVar("Pool")
+ViewNoise = tuple[Noise, str] | None
+"""The noise of a view and the language of its sources; None: no noise."""
 
 
 class Sampler:
@@ -28,10 +30,10 @@ class Sampler:
     Args:
         tokenizer: a BPE tokenizer, if ``rate`` is not 0.
         rate: probability of dropping a merge, in [0, 1).
-        noises: the noise of each text, None for no noise.
+        noises: the noise of each view of the pairs.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[Noise | None]) -> None:
+    def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[ViewNoise]) -> None:
         self.tokenizer, self.rate, self.noises = tokenizer, rate, noises
         self._process: ProcessPoolExecutor | None = None
 
@@ -44,14 +46,14 @@ class Sampler:
         """Yield each pool with its sampled pairs. The next pool is sampled while this one is trained on.
 
         Args:
-            pools: each pool with its seed, its pairs, and the index of the text of each pair.
+            pools: each pool with its seed, its pairs, and the index of the view of each pair.
 
         Raises:
             HeedError: if the process was killed.
         """
         self._process = self._process or start_pool(1)
         draw, submit = partial(_draw, self.tokenizer.models, self.rate, self.noises), self._process.submit
-        drawing = ((pool, submit(draw, seed, pairs, texts)) for pool, seed, pairs, texts in pools)
+        drawing = ((pool, submit(draw, seed, pairs, views)) for pool, seed, pairs, views in pools)
         try:
             for pool, drawn in ahead(drawing, 1):
                 yield pool, drawn.result()
@@ -93,15 +95,16 @@ def segment(dropout: Sequence[BPEDropout], pairs: Pairs, seed: str) -> Pairs:
     )
 
 
-def with_noise(noises: Sequence[Noise | None], tokenizer: Tokenizer, pairs: Pairs, texts: IntArray, seed: str) -> Pairs:
-    """Return the pairs after adding the noise of their texts to their sources."""
+def with_noise(noises: Sequence[ViewNoise], tokenizer: Tokenizer, pairs: Pairs, views: IntArray, seed: str) -> Pairs:
+    """Return the pairs after adding the noise of their views to their sources."""
     sources: list[list[int]] = pairs.src.to_pylist()
-    for number, noise in enumerate(noises):
-        rows = np.flatnonzero(texts == number).tolist()
-        if noise is None or not rows:
+    for number, found in enumerate(noises):
+        rows = np.flatnonzero(views == number).tolist()
+        if found is None or not rows:
             continue
+        noise, lang = found
         before = tokenizer.decode_src([sources[row] for row in rows])
-        after = add_noise(noise, before, pairs.rows[rows].tolist(), seed=seed)
+        after = add_noise(noise, before, pairs.rows[rows].tolist(), seed=seed, lang=lang)
         changed = [place for place in range(len(rows)) if after[place] != before[place]]
         for place, ids in zip(changed, tokenizer.encode_src([after[p] for p in changed], tagged=False), strict=True):
             sources[rows[place]] = ids
@@ -119,9 +122,9 @@ def _load(models: tuple[bytes, ...], rate: float) -> tuple[Tokenizer, Sequence[B
 
 
 def _draw(
-    models: tuple[bytes, ...], rate: float, noises: Sequence[Noise | None], seed: str, pairs: Pairs, texts: IntArray
+    models: tuple[bytes, ...], rate: float, noises: Sequence[ViewNoise], seed: str, pairs: Pairs, views: IntArray
 ) -> Pairs:
     tokenizer, dropout = _load(models, rate)
     if any(noises):
-        pairs = with_noise(noises, tokenizer, pairs, texts, seed)
+        pairs = with_noise(noises, tokenizer, pairs, views, seed)
     return segment(dropout, pairs, seed)

@@ -130,13 +130,16 @@ class Rules:
         """Return for each pair the index in ``RULES`` of the first rule that it violates, or else their number.
 
         Only rules that look at one pair at a time are applied.
+
+        Args:
+            block: pairs as they are compared, see `heed.characters.normalized`.
         """
         violated = np.full(len(block), len(RULES), dtype=np.uint8)
 
         def mark(rule: str, mask: npt.NDArray[np.bool_]) -> None:
             np.putmask(violated, mask & (violated == len(RULES)), RULES.index(rule))
 
-        src, tgt = ([side.strip() for side in sides] for sides in (block.src, block.tgt))
+        src, tgt = block.src, block.tgt
         lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in (src, tgt)]
         shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
         if self.cleaning.drop_empty:

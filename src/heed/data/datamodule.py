@@ -135,7 +135,8 @@ class TranslationData(L.LightningDataModule):
         self.longest = (src + tags + 1, tgt + 1)
         """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
         planner.check_length(pair + tags + 2)
-        noises = [part.text.noise for part in corpus.train.texts]
+        texts = [part.text for part in corpus.train.texts]
+        noises = [(noise, view.src_lang) if (noise := texts[view.text].noise) else None for view in self.train.views]
         self.sampler = Sampler(tokenizer, bpe_dropout, noises) if bpe_dropout or any(noises) else None
         sampled = min(GROWTH_PAIRS, len(self.train))  # evenly, because texts and directions grow differently
         sample = self.train.read(np.arange(sampled) * len(self.train) // sampled)
@@ -212,7 +213,7 @@ class TranslationData(L.LightningDataModule):
         if self.sampler is not None:
             # A mixture has one endless epoch that repeats its texts.
             pools = self.sampler.draw(
-                (pool, str((planner.seed, pool.epoch + pool.first // len(train))), pairs, train.text_of(pairs.rows))
+                (pool, str((planner.seed, pool.epoch + pool.first // len(train))), pairs, train.view_of(pairs.rows))
                 for pool, pairs in pools
             )
         for pool, untagged in pools:
@@ -305,7 +306,7 @@ def _views(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[View]:
         store = part.encode(tokenizer)
         own = () if part.text.tag is None else (tokenizer.text_tags[part.text.tag],)
         for swapped, direction in zip((False, True), part.directions, strict=False):
-            yield View(store, swapped, tokenizer.towards(direction.tgt_lang).tag_ids + own, number)
+            yield View(store, swapped, tokenizer.towards(direction.tgt_lang).tag_ids + own, number, direction.src_lang)
 
 
 def _check_tags(corpus: Corpus, tokenizer: Tokenizer) -> None:

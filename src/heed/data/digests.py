@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from heed.characters import normalized
 from heed.data.text import Block, ParallelText
 
 Digests = npt.NDArray[np.uint64]
@@ -19,13 +20,13 @@ def text_digests(texts: Iterable[str]) -> Digests:
 
 
 def pair_digests(block: Block) -> Digests:
-    """Return the digest of each pair, ignoring white space around sentences."""
-    return text_digests(f"{src.strip()}\n{tgt.strip()}" for src, tgt in zip(block.src, block.tgt, strict=True))
+    """Return the digest of each pair."""
+    return text_digests(f"{src}\n{tgt}" for src, tgt in zip(block.src, block.tgt, strict=True))
 
 
 def source_digests(sources: Iterable[str]) -> Digests:
-    """Return the sorted digests of the distinct sentences, ignoring white space around them."""
-    return np.unique(text_digests(map(str.strip, sources)))
+    """Return the sorted digests of the distinct sentences as they are compared, see `normalized`."""
+    return np.unique(text_digests(map(normalized, sources)))
 
 
 def are_in(digests: Digests, sorted_digests: Digests) -> npt.NDArray[np.bool_]:

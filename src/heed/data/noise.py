@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from heed.languages import upper
 from heed.options import Probability
 
 PUNCTUATION = ".!?…。！？"
@@ -26,8 +27,8 @@ class Noise:
     punctuation: Probability = 0.0
     """Probability that the mark at the end of a sentence is omitted or repeated."""
 
-    def __call__(self, sentence: str, rng: random.Random) -> str:
-        """Return a sentence with noise."""
+    def __call__(self, sentence: str, rng: random.Random, lang: str = "") -> str:
+        """Return a sentence with noise; its language decides how letters change their case."""
         words = sentence.split(" ")
         if self.typos:
             words = [_with_typo(word, rng) if rng.random() < self.typos else word for word in words]
@@ -36,16 +37,18 @@ class Noise:
             left_out = changed[:-1].rstrip()
             changed = left_out if rng.random() < 0.5 and left_out else changed + changed[-1]
         if rng.random() < self.upper:
-            return changed.upper()
+            return upper(changed, lang)
         if rng.random() < self.title:
-            return " ".join(word[:1].upper() + word[1:] for word in changed.split(" "))
+            return " ".join(upper(word[:1], lang).title() + word[1:] for word in changed.split(" "))
         return changed
 
 
-def add_noise(noise: Noise, sentences: Sequence[str], numbers: Sequence[int], *, seed: str) -> list[str]:
-    """Return sentences with noise, as a function of the seed and the number of each sentence."""
+def add_noise(
+    noise: Noise, sentences: Sequence[str], numbers: Sequence[int], *, seed: str, lang: str = ""
+) -> list[str]:
+    """Return sentences of a language with noise, as a function of the seed and the number of each sentence."""
     return [
-        noise(sentence, random.Random(f"{seed} noise {number}"))
+        noise(sentence, random.Random(f"{seed} noise {number}"), lang)
         for sentence, number in zip(sentences, numbers, strict=True)
     ]
 

@@ -24,6 +24,8 @@ class View(NamedTuple):
     """Ids that start every non-empty source."""
     text: int = 0
     """Index of the text in a mixture."""
+    src_lang: str = ""
+    """Language of the sources, "" if unknown."""
 
 
 class TrainingPairs:
@@ -60,7 +62,7 @@ class TrainingPairs:
 
     def text_of(self, rows: IntArray) -> IntArray:
         """Return the index of the text of each row."""
-        return np.array([view.text for view in self.views])[self._view_of(rows)]
+        return np.array([view.text for view in self.views])[self.view_of(rows)]
 
     def read(self, rows: IntArray) -> Pairs:
         """Return the pairs of these rows, in their order, without tags."""
@@ -82,14 +84,15 @@ class TrainingPairs:
         if not any(view.tags for view in self.views):
             return pairs
         # An empty source stays empty.
-        view = np.where(pairs.src_lengths > 0, self._view_of(pairs.rows), len(self.views))
+        view = np.where(pairs.src_lengths > 0, self.view_of(pairs.rows), len(self.views))
         tags = pa.array([*(view.tags for view in self.views), ()], pairs.src.type).take(pa.array(view))
         values, offsets = flatten(pairs.src)
         counts = lengths(tags)
         tagged = np.insert(values, np.repeat(offsets[:-1], counts), tags.flatten().to_numpy())
         return replace(pairs, src=unflatten(tagged, pairs.src_lengths + counts))
 
-    def _view_of(self, rows: IntArray) -> IntArray:
+    def view_of(self, rows: IntArray) -> IntArray:
+        """Return the index of the view of each row."""
         return self._view_of_batch[self._batch_of(rows)]
 
     def _batch_of(self, rows: IntArray) -> IntArray:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 from heed.data.noise import Noise
@@ -28,6 +28,14 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.src)
+
+    def map(self, function: Callable[[str], str]) -> "Block":
+        """Apply a function to every sentence."""
+        return replace(self, src=list(map(function, self.src)), tgt=list(map(function, self.tgt)))
+
+    def take(self, rows: Sequence[int]) -> "Block":
+        """Return these pairs, without their scores."""
+        return Block([self.src[row] for row in rows], [self.tgt[row] for row in rows])
 
 
 class Source(Protocol):

@@ -10,9 +10,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from heed.characters import normalized
 from heed.errors import HeedError, argument, first_line, require
-from heed.evaluation.scores import Metric, MetricScore, SystemOutput, base_language, bleu, bleu_of_tokens, chrf, ter
+from heed.evaluation.scores import SPACELESS_REASON, Metric, MetricScore, SystemOutput, bleu, bleu_of_tokens, chrf, ter
 from heed.evaluation.symptoms import script
+from heed.languages import base_language, lower
 from heed.options import did_you_mean
 
 LOWER_IS_BETTER = ("ter", "perplexity", "word-perplexity")
@@ -28,7 +30,8 @@ def tokenized_bleu(output: SystemOutput) -> MetricScore:
     sacremoses, language = require("sacremoses", "tokenized-BLEU", "metrics"), base_language(output.tgt_lang) or "en"
     tokenize = partial(sacremoses.MosesTokenizer(lang=language).tokenize, return_str=True)
     part = f"|moses:{language}|sacremoses:{sacremoses.__version__}"
-    return bleu_of_tokens(replace(output, lowercase=True), tokenize, part, reasons=["tokenized"])
+    tokenizer, reasons = ("char", ["tokenized", SPACELESS_REASON]) if output.spaceless else ("none", ["tokenized"])
+    return bleu_of_tokens(replace(output, lowercase=True), tokenize, part, tokenizer=tokenizer, reasons=reasons)
 
 
 def spbleu(output: SystemOutput, *, model: str | None = None) -> MetricScore:
@@ -51,10 +54,10 @@ def spbleu(output: SystemOutput, *, model: str | None = None) -> MetricScore:
 
 
 def exact_match(output: SystemOutput) -> MetricScore:
-    """Return the percentage of translations that equal one of their references, but for white space."""
+    """Return the percentage of translations that equal one of their references, see `normalized`."""
 
     def normal(line: str) -> str:
-        return " ".join((line.lower() if output.lowercase else line).split())
+        return normalized(lower(line, output.tgt_lang) if output.lowercase else line)
 
     case = "lc" if output.lowercase else "mixed"
     return _percentage(output, lambda hyp, refs: normal(hyp) in map(normal, refs), f"case:{case}")
@@ -89,13 +92,19 @@ def on_target_language(output: SystemOutput) -> MetricScore:
 
 
 def perplexity(output: SystemOutput, *, per: str) -> MetricScore:
-    """Return exp(−log p / n) of the references under the model, for n tokens, or words between white space."""
+    """Return exp(−log p / n) of the references under the model, for n tokens, or words between white space.
+
+    In references that have hardly any spaces, n counts characters instead of words.
+    """
     if output.likelihood is None:
         raise HeedError("Perplexity needs the model that translated.")
     nll, tokens = output.likelihood()
-    units = sum(len(line.split()) for each in output.references for line in each) if per == "word" else tokens
-    value = math.exp(min(nll / max(units, 1), 700.0))  # exp overflows soon after
     reason = "perplexity per token depends on the tokenizer" if per == "token" else None
+    if per == "word" and output.spaceless:
+        per, reason = "character", "the references have hardly any spaces, so characters are counted, not words"
+    words = [word for each in output.references for line in each for word in line.split()]
+    units = {"token": tokens, "word": len(words), "character": sum(map(len, words))}[per]
+    value = math.exp(min(nll / max(units, 1), 700.0))  # exp overflows soon after
     return MetricScore(value, f"nrefs:{len(output.references)}|per:{per}|eos:yes", reason)
 
 
@@ -108,7 +117,8 @@ def comet(output: SystemOutput, *, name: str = "Unbabel/wmt22-comet-da") -> Metr
 
 METRICS: Mapping[str, Metric] = {
     "BLEU": bleu,
-    **{f"BLEU-{n}": partial(bleu_precision, n=n) for n in (1, 2, 3, 4)},
+    **{f"BLEU-{n}": partial(bleu, order=n, part=f"|order:{n}") for n in (1, 2, 3, 4)},
+    **{f"precision-{n}": partial(bleu_precision, n=n) for n in (1, 2, 3, 4)},
     "chrF": chrf,
     "chrF++": partial(chrf, word_order=2),
     "TER": ter,
@@ -129,7 +139,8 @@ def find_metrics(names: Iterable[str], metrics: Mapping[str, Metric]) -> dict[st
     by_name = {name.lower(): name for name in metrics}
     if unknown := next((name for name in names if name.lower() not in by_name), None):
         close = did_you_mean(unknown.lower(), by_name)
-        raise HeedError(f"There is no metric {unknown!r}{close}: choose from {', '.join(by_name)}.")
+        own = "Metrics of your own are computed in training only (docs/metrics.md)."
+        raise HeedError(f"There is no metric {unknown!r}{close}: choose from {', '.join(by_name)}. {own}")
     return {by_name[name.lower()]: metrics[by_name[name.lower()]] for name in names}
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from heed.characters import normalized
 from heed.evaluation.symptoms import scripts
 from heed.evaluation.words import casefolded_words
 
@@ -90,12 +91,13 @@ class Sides:
 def find_faults(text: Sides, valid: Sides) -> list[Fault]:
     """Return the faults of some thousand consecutive training pairs; the validation set ``valid`` may be empty."""
     pairs = list(zip(text.src, text.tgt, strict=True))
-    first = dict(zip(reversed(pairs), reversed(range(len(pairs))), strict=True))
+    compared = list(zip(map(normalized, text.src), map(normalized, text.tgt), strict=True))
+    first = dict(zip(reversed(compared), reversed(range(len(compared))), strict=True))
     rows = {
         "encoding": [row for row, pair in enumerate(pairs) if any(map(_is_misread, pair))],
         "markup": [row for row, pair in enumerate(pairs) if any(map(MARKUP.search, pair))],
-        "duplicates": [row for row, pair in enumerate(pairs) if first[pair] != row],
-        "empty_targets": [row for row, (_, tgt) in enumerate(pairs) if not tgt.strip()],
+        "duplicates": [row for row, pair in enumerate(compared) if first[pair] != row],
+        "empty_targets": [row for row, (_, tgt) in enumerate(compared) if not tgt],
     }
     whole: dict[str, float] = {}
     if len(text) >= ENOUGH:

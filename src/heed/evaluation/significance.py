@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.compat import sacrebleu_sentence_statistics
-from heed.evaluation.scores import sacrebleu_metrics
+from heed.evaluation.scores import sacrebleu_metrics, spaceless_scripts, usual_tokenizer
 
 Floats = npt.NDArray[np.float64]
 Statistics = Floats
@@ -33,9 +33,10 @@ def sentence_statistics(
     hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str
 ) -> dict[str, Statistics]:
     """Return the sufficient statistics of each sentence for every metric in `METRICS`: sacreBLEU's n-gram counts."""
+    tokenizer = usual_tokenizer(tgt_lang, spaceless_scripts(references))
     return {
         name: np.array(sacrebleu_sentence_statistics(metric, hypotheses, references), dtype=np.float64)
-        for name, metric in zip(METRICS, sacrebleu_metrics(tgt_lang), strict=True)
+        for name, metric in zip(METRICS, sacrebleu_metrics(tokenizer), strict=True)
     }
 
 

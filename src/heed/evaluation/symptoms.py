@@ -5,6 +5,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
+from heed.characters import normalized
+
 REPEATED_WORDS = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?: \1){2}(?!\S)")
 """The same one to four words three times in a row."""
 REPEATED_LETTERS = re.compile(r"([^\W\d]{2,10}?)\1{3}", re.IGNORECASE)
@@ -32,26 +34,21 @@ def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses:
     known_scripts = scripts(references)
     shown: list[dict[str, bool]] = [
         {
-            "empty": bool(ref.strip()) and not hyp.strip(),
-            "too short": bool(hyp.strip()) and 2 * len(hyp) + LENGTH_TOLERANCE < len(ref),
+            "empty": bool(ref) and not hyp,
+            "too short": bool(hyp) and 2 * len(hyp) + LENGTH_TOLERANCE < len(ref),
             "too long": len(hyp) > 2 * len(ref) + LENGTH_TOLERANCE,
             "repeats": _has_repeats(hyp) and not _has_repeats(ref),
-            "copied source": _normalize(src) == _normalize(hyp) != _normalize(ref) and bool(hyp.strip()),
+            "copied source": src.casefold() == hyp.casefold() != ref.casefold() and bool(hyp),
             "foreign letters": not scripts([hyp]) <= known_scripts,
             "unknown pieces": UNKNOWN in hyp and UNKNOWN not in ref,
         }
-        for src, ref, hyp in zip(sources, references, hypotheses, strict=True)
+        for src, ref, hyp in zip(*(map(normalized, side) for side in (sources, references, hypotheses)), strict=True)
     ]
     return {name: [i for i, sentence in enumerate(shown) if sentence[name]] for name in SYMPTOMS}
 
 
 def _has_repeats(line: str) -> bool:
     return bool(REPEATED_WORDS.search(line) or REPEATED_LETTERS.search(line))
-
-
-def _normalize(line: str) -> str:
-    """Ignore case and the amount of white space."""
-    return " ".join(line.casefold().split())
 
 
 def scripts(lines: Iterable[str]) -> set[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heed.characters import normalized
 from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE, UNK_PIECE, WORD_START
 
 WordShares = npt.NDArray[np.float64]
@@ -24,9 +25,12 @@ AttentionMap = npt.NDArray[np.floating[Any]]
 UNKNOWN_BYTES = b"\xff"
 """The text of an unknown piece: a byte that never occurs in UTF-8."""
 
-CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-"""Kana and Han, written without spaces: each character is a word."""
-CASEFOLDED_WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+(?:['’-][^\W{CJK}]+)*")
+SPACELESS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+"""Thai, Lao, Tibetan, Burmese, Khmer, kana and Han, written without spaces: each letter with its marks is a word."""
+MARKS = "".join(char for char in map(chr, range(0x10000)) if unicodedata.category(char) in ("Mn", "Mc", "Me", "Cf"))
+"""Combining marks, which belong to their letter, and invisible joiners."""
+LETTERS = rf"[^\W{SPACELESS}]+(?:[{MARKS}]+[^\W{SPACELESS}]*)*"
+CASEFOLDED_WORD = re.compile(rf"(?!\W)[{SPACELESS}][{MARKS}]*|{LETTERS}(?:['’-]{LETTERS})*")
 
 
 # ---- words of a line
@@ -38,8 +42,11 @@ def split_words(line: str) -> list[str]:
 
 
 def casefolded_words(line: str) -> list[str]:
-    """Return the casefolded words of a line without punctuation. Each kana or Han character is a word."""
-    return CASEFOLDED_WORD.findall(line.casefold())
+    """Return the casefolded words of a line without punctuation; in scripts without spaces, each letter is a word.
+
+    In Turkish, ı is the lower case of I, and i that of İ. All are i here, because the language of the line is unknown.
+    """
+    return CASEFOLDED_WORD.findall(normalized(line).casefold().replace("i\u0307", "i").replace("ı", "i"))
 
 
 # ---- from pieces to words

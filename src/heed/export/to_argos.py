@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from heed.errors import HeedError
 from heed.export import to_ctranslate2
 from heed.export.parity import CheckSet, Report
-from heed.inference.languages import language_name
 from heed.inference.translator import Translator
+from heed.languages import base_language, language_name
 
 PACKAGE_VERSION = "100.0"
 """The version of packages. It is higher than any in the index of Argos Translate, so that LibreTranslate does not
@@ -26,7 +26,8 @@ def package_name(translator: Translator) -> str:
             "An Argos package needs the codes of both languages, and this model does not know them: train with "
             "data.src_lang and data.tgt_lang, or write them into the config.yaml of the model folder."
         )
-    return f"translate-{translator.src_lang}_{translator.tgt_lang}-{PACKAGE_VERSION.replace('.', '_')}"
+    languages = f"{base_language(translator.src_lang)}_{base_language(translator.tgt_lang)}"
+    return f"translate-{languages}-{PACKAGE_VERSION.replace('.', '_')}"
 
 
 def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
@@ -48,9 +49,9 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     metadata = {
         "package_version": PACKAGE_VERSION,
         "argos_version": ARGOS_VERSION,
-        "from_code": translator.src_lang,
+        "from_code": base_language(translator.src_lang),
         "from_name": language_name(translator.src_lang),
-        "to_code": translator.tgt_lang,
+        "to_code": base_language(translator.tgt_lang),
         "to_name": language_name(translator.tgt_lang),
         "type": "translate",
     }

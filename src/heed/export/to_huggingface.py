@@ -17,6 +17,7 @@ from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
 from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
+from heed.languages import base_language
 from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE
 
 CARD = """\
@@ -76,7 +77,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     card = out / "README.md"
     languages = [language for language in (translator.src_lang, translator.tgt_lang) if language]
     text = CARD.format(
-        language=f"language: {json.dumps(languages)}\n" if languages else "",
+        language=f"language: {json.dumps(list(map(base_language, languages)))}\n" if languages else "",
         direction=" → ".join(languages) or "unknown languages",
         report="".join(f"- {line}\n" for line in report.lines()),
     )

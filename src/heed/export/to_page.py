@@ -15,9 +15,9 @@ from heed.errors import HeedError
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
 from heed.export.weights import refuse, require_transformer
 from heed.inference.engine import TorchEngine, log_probs
-from heed.inference.languages import language_name
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
+from heed.languages import language_name
 from heed.models.rnn import RNN
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer

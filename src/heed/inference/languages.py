@@ -1,25 +1,12 @@
-"""Languages: their English names, and the translation directions of a model."""
+"""The translation directions of a model."""
 
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
 
 from heed.data.tokenizer import Tokenizer
 from heed.directions import Direction, language_tag
 from heed.errors import HeedError, argument
-
-NAMES: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-"""English names by ISO 639 code."""
-
-
-def language_name(code: str) -> str:
-    """Return the English name of a language, with its region if it has one; the code itself if it is unknown."""
-    base, separator, region = code.replace("_", "-").partition("-")
-    name = NAMES.get(base.lower())
-    if name is None:
-        return code
-    return f"{name} ({region})" if separator else name
+from heed.languages import find_language
 
 
 def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str) -> Direction:
@@ -30,17 +17,19 @@ def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str
 
     Args:
         known: the directions in which the model was trained, the default direction first.
-        name: for example "de-en", or only the target language, "en".
+        name: for example "de-en", or only the target language, "en", by any of their codes (`heed.languages`).
 
     Raises:
         HeedError: if the model does not have this direction.
     """
-    for direction in known:
-        if name in (str(direction), direction.tgt_lang):
-            return direction
-    src_lang, _, tgt_lang = name.partition("-")
-    languages = chain.from_iterable(known)
-    if src_lang != tgt_lang and src_lang in languages and language_tag(tgt_lang) in tokenizer.tags:
+    languages = list(chain.from_iterable(known))
+    src_name, _, tgt_name = name.rpartition("-")
+    src_lang, tgt_lang = (find_language(code, languages) for code in (src_name, tgt_name))
+    same = [direction for direction in known if name in (str(direction), direction.tgt_lang)]
+    same += [each for each in known if each.tgt_lang == tgt_lang and (each.src_lang == src_lang or not src_name)]
+    if same:
+        return same[0]
+    if src_lang and tgt_lang and src_lang != tgt_lang and language_tag(tgt_lang) in tokenizer.tags:
         return Direction(src_lang, tgt_lang)
     has = f"it has {', '.join(map(str, known))}" if any(known[0]) else "its languages are unknown"
     raise HeedError(f"{argument('direction', name)} is not a direction of this model: {has}.")

@@ -15,6 +15,7 @@ from heed.decoding.beam import BeamSearch, LengthPenalty
 from heed.decoding.sampling import SampleSearch
 from heed.decoding.search import Hypothesis, LengthExtra, LengthFactor, NBest, Nucleus, Search
 from heed.errors import HeedError
+from heed.evaluation.scores import spaceless_scripts, usual_tokenizer
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast0, AtLeast1, Positive, validated
 
@@ -29,7 +30,7 @@ class MBRSearch(Search):
     samples, each with weight w = 1/``samples`` (Eikema & Aziz 2020; an unbiased estimate with temperature 1 and without
     top-k or top-p). Without samples, E are the hypotheses of the beam, weighted by p(Y | X) normalised over them
     (Kumar & Byrne 2004). The utility u is sentence-level chrF or BLEU of the detokenised text, computed by sacreBLEU
-    (BLEU with tokenizer 13a and effective order).
+    (BLEU with effective order and tokenizer 13a, or char for text without spaces).
 
     The score of a hypothesis is its expected utility. Candidates with the same text count once. Ties are resolved in
     favour of beam search, in beam order. The cost is both searches plus candidates × pseudo-references evaluations of
@@ -105,7 +106,8 @@ class MBRSearch(Search):
         reference_weights: dict[str, float] = {}  # score equal texts once, with the sum of their weights
         for text, weight in zip(self.decode([h.tokens for h in references]), weights, strict=True):
             reference_weights[text] = reference_weights.get(text, 0.0) + weight
-        metric = {"chrf": CHRF, "bleu": partial(BLEU, effective_order=True)}[str(self.utility)]()
+        tokenizer = usual_tokenizer("", spaceless_scripts(candidates))
+        metric = {"chrf": CHRF, "bleu": partial(BLEU, tokenize=tokenizer, effective_order=True)}[str(self.utility)]()
 
         def expected_utility(text: str) -> float:
             return math.fsum(

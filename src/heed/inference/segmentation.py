@@ -8,14 +8,14 @@ from typing import Unpack
 
 from heed.errors import require
 from heed.evaluation.alignment import Link
-from heed.evaluation.scores import base_language
 from heed.evaluation.words import split_words
 from heed.inference.lines import renumbered
 from heed.inference.outputs import Translation
 from heed.inference.searches import SearchOptions
 from heed.inference.translator import Translator
+from heed.languages import base_language
 
-WITHOUT_SPACES = frozenset({"zh", "ja", "th", "lo", "km", "my"})
+WITHOUT_SPACES = frozenset({"zh", "yue", "ja", "th", "lo", "km", "my"})
 """Languages that are written without spaces between sentences."""
 
 CLAUSE_END = (",", ";", ":", ".", "!", "?", ")", "–", "—", "،", "؛", "、", "，", "；", "：", "。")

@@ -7,6 +7,7 @@ from typing import Any
 
 from heed.evaluation.significance import METRICS, resample, sentence_statistics, spread
 from heed.files import write_file, yaml_text
+from heed.languages import base_language
 
 CARD = "README.md"
 
@@ -73,7 +74,7 @@ def _front_matter(
         for row in rows
     ]
     matter = {
-        "language": list(dict.fromkeys(language for languages in directions for language in languages if language)),
+        "language": list(dict.fromkeys(base_language(code) for codes in directions for code in codes if code)),
         "license": license,
         "library_name": "heed",
         "pipeline_tag": "translation",

@@ -28,7 +28,7 @@ FACTS = "facts.json"
 INITIAL_SCORES = "initial_scores.json"
 """The scores before fine-tuning, by split."""
 
-FORMAT = 1
+FORMAT = 2
 """The version of the schema in docs/run-folder.md."""
 
 FIELDS: dict[str, Any] = {

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from heed import __version__
-from heed.inference.languages import language_name
+from heed.languages import language_name
 from heed.serve import schemas
 from heed.serve.attend import AttendRequest, AttendResponse, translate_and_attend
 from heed.serve.errors import HANDLED, answer_error

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heed.errors import HeedError
-from heed.inference.languages import language_name
 from heed.inference.translator import Translator
+from heed.languages import find_language, language_name
 from heed.runs.folder import validation_files
 from heed.serve.errors import ApiError
 
@@ -67,12 +67,9 @@ class Models:
         return list(dict.fromkeys(route.target for route in self.routes if route.source == source))
 
     def find_language(self, code: str) -> str:
-        """Return the server's code that matches a code when case is ignored, or else when the region is dropped."""
-        known = {language.lower(): language for language in self.languages}
-        wanted = code.lower().replace("_", "-")
-        for candidate in (code.lower(), wanted, wanted.replace("-", "_"), wanted.partition("-")[0]):
-            if candidate in known:
-                return known[candidate]
+        """Return the server's code of a language, which a client may write in another standard."""
+        if found := find_language(code, self.languages):
+            return found
         raise ApiError(f"{code[:40]} is not supported: this server has {', '.join(self.languages)}.")
 
     def find(self, source: str, target: str, model: str | None = None) -> Route:

@@ -128,7 +128,7 @@ REFUSED: list[tuple[str, Callable[[Path], object], dict[str, str], list[str]]] =
     ("deep object", content("t.jsonl", PAIR + b'{"src":' * DEEP + b"1" + b"}" * DEEP), JSONL, ["line 2", "nested"]),
     ("no field far behind", content("t.jsonl", PAIR * 99_999 + b'{"src": "a"}\n'), JSONL, ["line 100,000", "'tgt'"]),
     ("number", content("t.jsonl", PAIR + b'{"src": 1, "tgt": "a"}\n'), JSONL, ["line 2", "is not text: 1"]),
-    ("array", content("t.jsonl", b"[\n" + PAIR + b"]\n"), JSONL, ["t.jsonl, line 1"]),
+    ("array", content("t.jsonl", b"[\n" + PAIR), JSONL, ["t.jsonl cannot be read as JSON: Expecting"]),
     ("many fields", content("t.jsonl", json.dumps(dict.fromkeys(map(str, range(99_999)))).encode()), JSONL,
      ["line 1", "no field 'src' (found: 0, 1, 2"]),
     # Parquet.

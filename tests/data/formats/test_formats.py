@@ -204,6 +204,9 @@ def test_languages_of_a_translation_memory(tmp_path: Path) -> None:
     assert read_tmx(tmp_path, unit(en_US="color", en="colour", de="Farbe")) == [("colour", "Farbe")]
     assert read_tmx(tmp_path, unit(en="colour", de_AT="Farbe", de_CH="Färb")) == [("colour", "Farbe")]
     assert read_tmx(tmp_path, unit(en_US="color", de="Farbe"), ("EN_us", "de")) == [("color", "Farbe")]
+    assert read_tmx(tmp_path, unit(en_US="color", de="Farbe"), ("eng_Latn", "deu")) == [("color", "Farbe")]
+    chinese = unit(en="yes", zh_CN="是的", zh_TW="是")
+    assert read_tmx(tmp_path, chinese, ("en", "zho_Hant")) == [("yes", "是")]
     units = unit(pt_BR="a") + unit(pt="b", pt_BR="c")
     assert read_tmx(tmp_path, units, ("pt", "pt-BR")) == [("b", "c")], "a text is no translation of itself"
     with pytest.raises(HeedError, match=r"t.tmx has no unit in both en-GB and de \(its languages: de, en-US\)"):

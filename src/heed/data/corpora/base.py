@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from heed.data.preparation.prepared_text import Preparation, PreparedText
 from heed.data.text import Text
 from heed.data.training_texts import TrainingTexts
 from heed.errors import HeedError
+from heed.languages import Language, is_same_language
 from heed.options import AtLeast1, from_plain
 
 
@@ -54,7 +56,12 @@ class CorpusOptions:
             train = [replace(text, direction=text.direction.reversed()) for text in train]
             valid = [part.reversed() for part in valid]
             tests = {name: part.reversed() for name, part in tests.items()}
-        if self.both_directions and (same := [t.direction for t in train if len(set(t.direction)) == 1]):
+        codes: dict[Language, str] = {}
+        directions = [text.direction for text in train] + [part.direction for part in (*valid, *tests.values())]
+        for code in chain.from_iterable(directions):
+            if (first := codes.setdefault(Language.parse(code), code)) != code:
+                raise HeedError(f"The texts have two codes of one language, {first} and {code}: use one of them.")
+        if self.both_directions and (same := [t.direction for t in train if is_same_language(*t.direction)]):
             raise HeedError(
                 f"data.both_directions=true needs two different languages, but both are {same[0].src_lang!r}: set "
                 "data.src_lang and data.tgt_lang."

@@ -17,12 +17,18 @@ from heed.data.formats.files import without_compression
 from heed.data.text import ParallelText, Text
 from heed.directions import Direction
 from heed.errors import HeedError
+from heed.languages import find_language
 from heed.options import AtLeast0, AtLeast1, Positive, from_plain, validated
 
 NAME_BYTES = 200
 """Maximum bytes of the name of a test set. File systems allow 255, and suffixes are added to it."""
 NOT_IN_NAMES = r'/\\:*?"<>|\0\ud800-\udfff'
 """Characters that the file systems of Linux or Windows, or UTF-8, do not allow in names, for a regular expression."""
+
+MARKUP = r"\.(?:sgml?|xml)"
+"""A second suffix after the language, for a regular expression."""
+NO_LANGUAGES = ("src", "tgt", "trg", "txt", "sgm", "xml")
+"""Suffixes that look like language codes."""
 
 Field = str | AtLeast1
 """The name of a field, or the number of a column from 1."""
@@ -130,7 +136,8 @@ class FilesCorpus(CorpusOptions):
         pairs = [(key, direction, entry) for key, direction, entries in sets for entry in entries if len(entry) == 2]
         for key, direction, entry in pairs:
             src, tgt = _languages_of_names(entry)
-            if src and tgt and (src == direction.tgt_lang or tgt == direction.src_lang):
+            named = [find_language(code or "", direction) for code in (src, tgt)]
+            if src and tgt and (named[0] == direction.tgt_lang or named[1] == direction.src_lang):
                 raise HeedError(
                     f"data.{key}: [{','.join(entry)}] is {src}-{tgt} by its suffixes, but its direction is "
                     f"{direction}{origin}: swap the two files."
@@ -257,7 +264,7 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
         return {"test": entries}
     named: dict[str, list[Entry]] = {}
     for entry in entries:
-        stem = re.sub(r"\.\w+$", "", without_compression(Path(entry[0]).name))
+        stem = re.sub(rf"\.\w+({MARKUP})?$", "", without_compression(Path(entry[0]).name))
         # results.json is UTF-8, but file names need not be. A set's name also becomes part of file names.
         stem = re.sub(rf"[{NOT_IN_NAMES}\[\]]", "_", stem).encode()[: NAME_BYTES // 2].decode(errors="ignore") or "test"
         name, number = stem, 2
@@ -272,8 +279,8 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
 
 def _languages_of_names(names: Iterable[str]) -> tuple[str | None, str | None]:
     """Return the suffixes of two names, None where a suffix is not a language code, or both are the same."""
-    found = [re.search(r"\.([a-z]{2,3}([-_][A-Za-z]+)*)$", without_compression(name)) for name in names]
-    src, tgt = (code[1] if code and code[1] not in {"src", "tgt", "trg", "txt"} else None for code in found)
+    found = [re.search(rf"\.([a-z]{{2,3}}([-_][A-Za-z]+)*)({MARKUP})?$", without_compression(name)) for name in names]
+    src, tgt = (code[1] if code and code[1] not in NO_LANGUAGES else None for code in found)
     return (src, tgt) if src != tgt else (None, None)
 
 

@@ -13,6 +13,7 @@ from heed.data.formats.text_files import TextFiles
 from heed.data.text import BLOCK, Advance, Block, ParallelText, Source, Text
 from heed.directions import Direction
 from heed.errors import HeedError
+from heed.languages import find_language, is_same_language
 from heed.options import validated
 from heed.progress import announced, reports_on_terminal
 
@@ -59,11 +60,12 @@ class DatasetSource:
         Raises:
             HeedError: if there is no such column, or it does not hold text.
         """
-        column = language if language in features else f"{TRANSLATION}.{language}"
-        if column not in features:
+        columns = {name.removeprefix(f"{TRANSLATION}."): name for name in features}
+        column = columns.get(find_language(language, columns) or "")
+        if column is None:
             raise HeedError(
                 f"{self.name} has no column {language}: set data.src_lang and data.tgt_lang to two of "
-                f"{', '.join(name.removeprefix(f'{TRANSLATION}.') for name in features)}."
+                f"{', '.join(columns)}."
             )
         if (kind := getattr(features[column], "dtype", "nested")) not in ("string", "large_string"):
             raise HeedError(f"{self.name}, column {column} must hold text, but holds {kind} values.")
@@ -94,8 +96,9 @@ class HubCorpus(CorpusOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.src_lang == self.tgt_lang:
-            raise HeedError(f"data.src_lang and data.tgt_lang are both {self.src_lang}: give two different languages.")
+        if is_same_language(self.src_lang, self.tgt_lang):
+            given = f"data.src_lang={self.src_lang} and data.tgt_lang={self.tgt_lang}"
+            raise HeedError(f"{given} are the same language: give two different languages.")
 
     def load(self) -> Corpus:
         """Read all splits and clean the training pairs.

@@ -1,4 +1,4 @@
-"""Entries of ``data.train``, ``data.valid`` and ``data.test``: find their files, and choose a format by suffix."""
+"""Entries of ``data.train``, ``data.valid`` and ``data.test``: find their files, and choose a format."""
 
 import os.path
 import re
@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from glob import glob
 from pathlib import Path
 
+from heed.data.formats.detect import find_format, refuse_format
 from heed.data.formats.fields import Fields
-from heed.data.formats.files import SUFFIXES, without_compression
+from heed.data.formats.files import COMPRESSED, without_compression
 from heed.data.formats.parquet import ParquetFile
-from heed.data.formats.records import CsvFile, JsonLines, TsvFile
-from heed.data.formats.text_files import TextFiles
+from heed.data.formats.records import BarsFile, CsvFile, JsonFile, JsonLines, TsvFile
+from heed.data.formats.text_files import MarkedFiles, TextFiles
 from heed.data.formats.tmx import TmxFile
 from heed.data.text import Source
 from heed.errors import HeedError
+from heed.progress import print_line
 
 FileEntry = str | Sequence[str]
 """A pair of text files [source, target], or one file or folder with both sides; names may be patterns ("*.tsv.gz")."""
@@ -21,14 +23,20 @@ FileEntry = str | Sequence[str]
 Entry = tuple[str, ...]
 """(source, target), or (file or folder with both sides,)."""
 
-FORMATS: dict[str, Callable[[tuple[Path], Fields], Source]] = {
-    ".jsonl": JsonLines,
-    ".parquet": ParquetFile,
-    ".tsv": TsvFile,
-    ".csv": CsvFile,
-    ".tmx": TmxFile,
+READERS: dict[str, Callable[[tuple[Path], Fields], Source]] = {
+    "jsonl": JsonLines,
+    "json": JsonFile,
+    "parquet": ParquetFile,
+    "tsv": TsvFile,
+    "bars": BarsFile,
+    "csv": CsvFile,
+    "tmx": TmxFile,
 }
-"""Formats with both sides in a file, by suffix. A compressed file has a second suffix (.tsv.gz)."""
+"""Readers of files with both sides, by format: see `find_format`."""
+
+SUFFIXES = (".jsonl", ".parquet", ".tsv", ".csv", ".tmx")
+"""Suffixes of files with both sides: their format, unless the first lines tell another. A compressed file has a second
+suffix (.tsv.gz)."""
 
 WILDCARD = r"(\*\*|\*|\?|\[[^]]+\])"
 """A regular expression for a wildcard of a pattern."""
@@ -62,9 +70,9 @@ def _parse_entry(key: str, entry: FileEntry) -> Entry:
 
 
 def _format(name: str) -> str | None:
-    """Return the suffix if it is a key of `FORMATS`; None for text files and folders."""
+    """Return the format of a suffix of `SUFFIXES`; None for text files and folders."""
     suffix = Path(without_compression(name)).suffix.lower()
-    return suffix if suffix in FORMATS else None
+    return suffix[1:] if suffix in SUFFIXES else None
 
 
 def find_sources(entry: Entry, fields: Fields) -> list[Source]:
@@ -96,7 +104,14 @@ def _pair_files(src: str, tgt: str) -> list[Source]:
                 f"{src_file} would be paired with {tgt_file}, but the wildcards of {src} and {tgt} match different "
                 "text: each source file needs its target file."
             )
-    return [TextFiles(files) for files in zip(src_files, tgt_files, strict=True)]
+    return list(map(_open_pair, src_files, tgt_files))
+
+
+def _open_pair(*files: Path) -> Source:
+    formats = [find_format(file, in_pair=True) for file in files]
+    for file, name in zip(files, formats, strict=True):
+        refuse_format(file, name, "pair")
+    return MarkedFiles(files) if any(formats) else TextFiles(files)
 
 
 def _wildcard_text(pattern: str, path: Path) -> tuple[str, ...]:
@@ -122,13 +137,16 @@ def _expand(name: str) -> list[Path]:
 def _open(path: Path, fields: Fields) -> list[Source]:
     if os.path.isdir(path):  # noqa: PTH112  # False for a name that is too long
         return _open_folder(path, fields)
-    suffix = _format(path.name)
-    if suffix is None:
+    by_suffix, found = _format(path.name), find_format(path)
+    if by_suffix is None:
+        refuse_format(path, found, "alone")
+    name = found if found in READERS else by_suffix
+    if name is None:
         raise HeedError(
             f"{path} has no second file. Give a pair of text files, '[[source file,target file]]', or one file with "
-            f"both sides ({', '.join(FORMATS)}), which may be compressed ({', '.join(SUFFIXES)})."
+            f"both sides ({', '.join(SUFFIXES)}), which may be compressed ({', '.join(COMPRESSED)})."
         )
-    return [FORMATS[suffix]((path,), fields)]
+    return [READERS[name]((path,), fields)]
 
 
 def _open_folder(folder: Path, fields: Fields) -> list[Source]:
@@ -140,7 +158,7 @@ def _open_folder(folder: Path, fields: Fields) -> list[Source]:
         HeedError: if a text file has no counterpart or exists twice, or nothing is found.
     """
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
-    found: list[Source] = [FORMATS[suffix]((file,), fields) for file in files if (suffix := _format(file.name))]
+    found = [source for file in files if _format(file.name) for source in _open(file, fields)]
     names = [(file, *without_compression(file.name).rpartition(".")) for file in files]
     sides: tuple[dict[str, Path], dict[str, Path]] = {}, {}
     """Source and target files by stem."""
@@ -154,10 +172,13 @@ def _open_folder(folder: Path, fields: Fields) -> list[Source]:
             f"{(src_files | tgt_files)[alone[0]]} has no translation in this folder: add it, or choose files by a "
             "pair of patterns."
         )
-    found += [TextFiles((file, tgt_files[stem])) for stem, file in src_files.items()]
+    found += [_open_pair(file, tgt_files[stem]) for stem, file in src_files.items()]
+    held_out = [s.name for s in found if re.search(r"(^|[/._-])(dev|val|valid|test)[^/]*$", s.name, re.IGNORECASE)]
+    if 0 < len(held_out) < len(found):
+        print_line(f"{folder}: all files are read, {', '.join(held_out)} too. Choose others by a pattern.")
     if not found:
         raise HeedError(
-            f"{folder} holds neither files with both sides ({', '.join(FORMATS)}) nor pairs of text files whose "
+            f"{folder} holds neither files with both sides ({', '.join(SUFFIXES)}) nor pairs of text files whose "
             "suffixes are data.src_lang and data.tgt_lang (a.en and a.de)."
         )
     return found

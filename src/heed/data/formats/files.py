@@ -30,7 +30,7 @@ COMPRESSIONS = {
 UNSUPPORTED = {"lz4": "lz4 -d", "zip": "unzip"}
 """Unsupported formats, and the command that decompresses each."""
 
-SUFFIXES = (".gz", ".xz", ".bz2", ".zst")
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 """Suffixes of compressed files."""
 
 
@@ -90,8 +90,8 @@ def find_compression(file: Path) -> str | None:
 
 
 def without_compression(name: str) -> str:
-    """Return a file name without a suffix of `SUFFIXES`."""
-    return name[: -len(Path(name).suffix)] if name.lower().endswith(SUFFIXES) else name
+    """Return a file name without a suffix of `COMPRESSED`."""
+    return name[: -len(Path(name).suffix)] if name.lower().endswith(COMPRESSED) else name
 
 
 def read_bytes(file: Path, advance: Advance) -> Iterator[bytes]:

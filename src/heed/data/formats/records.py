@@ -1,13 +1,15 @@
-"""Files of records with both sides: JSONL, TSV and CSV."""
+"""Files of records with both sides: JSONL, JSON, TSV and CSV."""
 
 import csv
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from heed.data.formats.detect import arrays_of_objects
 from heed.data.formats.fields import RecordFile
-from heed.data.formats.files import read_lines
+from heed.data.formats.files import read_bytes, read_lines
 from heed.data.text import Advance, Block
 from heed.errors import HeedError, first_line
 from heed.progress import print_line
@@ -23,6 +25,24 @@ class JsonLines(RecordFile):
     def blocks(self, advance: Advance) -> Iterator[Block]:
         lines = ((number, line) for number, line in enumerate(read_lines(self.file, advance), 1) if line.strip())
         return self.read_records("line", lines, lambda line: self.fields.values(json.loads(line)))
+
+
+@dataclass(frozen=True)
+class JsonFile(RecordFile):
+    """A JSON array of objects, or an object with one array. It is read into memory."""
+
+    def blocks(self, advance: Advance) -> Iterator[Block]:
+        try:
+            content = json.loads(b"".join(read_bytes(self.file, advance)))
+        except (RecursionError, ValueError) as error:
+            raise HeedError(f"{self.file} cannot be read as JSON: {first_line(error)}.") from error
+        arrays = arrays_of_objects(content)
+        if len(arrays) != 1:
+            raise HeedError(
+                f"{self.file} has {len(arrays)} arrays of objects instead of one: write an object per line to a file, "
+                f"for instance: jq -c '.NAME[]' {shlex.quote(str(self.file))} > pairs.jsonl"
+            )
+        yield from self.read_records("object", enumerate(arrays[0], 1), self.fields.values)
 
 
 @dataclass(frozen=True)
@@ -55,7 +75,10 @@ class TsvFile(RecordFile):
     def _rows(self, advance: Advance) -> Iterator[tuple[int, list[str]]]:
         """Yield each row with the number of its first line. An empty row has no columns."""
         rows = (line.rstrip("\r") for line in read_lines(self.file, advance))
-        return enumerate((row.split("\t") if row else [] for row in rows), 1)
+        return enumerate((self._split(row) if row else [] for row in rows), 1)
+
+    def _split(self, row: str) -> list[str]:
+        return row.split("\t")
 
     def _find_columns(self, header: Sequence[str]) -> tuple[tuple[int, ...], int, bool]:
         """Return the indices of the fields' columns, the maximum number of columns, and whether there is a header.
@@ -78,9 +101,9 @@ class TsvFile(RecordFile):
             return (0, 1), 2, False
         if missing := [name for name in fields if name not in names]:
             raise HeedError(
-                f"{self.file}, line 1: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set data.src_field "
-                "and data.tgt_field (and data.score_field) to column names of the first line, or to column numbers "
-                "such as 1 and 2 if there is no header."
+                f"{self.file}, line 1: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set "
+                "data.src_field and data.tgt_field (and data.score_field) to column names of the first line, or to "
+                "column numbers if there is no header: data.src_field=1 data.tgt_field=2."
             )
         if repeated := [name for name in fields if names.count(name) > 1]:
             raise HeedError(
@@ -88,6 +111,14 @@ class TsvFile(RecordFile):
                 "line and choose columns by number."
             )
         return tuple(map(names.index, fields)), len(names), True
+
+
+@dataclass(frozen=True)
+class BarsFile(TsvFile):
+    """A table with ||| between columns, as of word aligners."""
+
+    def _split(self, row: str) -> list[str]:
+        return [cell.strip() for cell in row.split("|||")]
 
 
 @dataclass(frozen=True)

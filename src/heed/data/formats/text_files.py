@@ -1,16 +1,26 @@
-"""Pairs of text files with one sentence per line."""
+"""Pairs of files with one side each: one sentence per line, or markup around the sentences."""
 
+import html
+import re
+from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, zip_longest
+from pathlib import Path
 
+from heed.data.formats.detect import FORMATS, find_format
 from heed.data.formats.fields import one_line
 from heed.data.formats.files import FileSource, read_lines
 from heed.data.text import BLOCK, Advance, Block
 from heed.errors import HeedError
 
+SEGMENT = re.compile(r"<doc\b[^>]*?docid=\"([^\"]*)|<seg\b([^>]*)>(.*?)</seg>", re.IGNORECASE | re.DOTALL)
+"""The start of a document with its name, or a segment with its attributes and its text."""
 
-class TextFiles(FileSource):
-    """A source and a target file with one sentence per line."""
+
+class PairedFiles(FileSource):
+    """A source and a target file with the same number of sentences."""
+
+    unit = "line"
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
         src_file, tgt_file = self.files
@@ -19,16 +29,63 @@ class TextFiles(FileSource):
                 f"{src_file} is given for both sides: give a source file and a target file, or one table with both "
                 "columns as '[table.tsv]' (to train on identical sides, give a copy of the file)."
             )
-        src_lines, tgt_lines, count = read_lines(src_file, advance), read_lines(tgt_file, advance), 0
+        src_lines, tgt_lines = self._sentences(src_file, advance), self._sentences(tgt_file, advance)
+        count = 0
         while True:
             block = Block(list(map(one_line, islice(src_lines, BLOCK))), list(map(one_line, islice(tgt_lines, BLOCK))))
             if len(block.src) != len(block.tgt):
                 src, tgt = (len(block.src) + sum(1 for _ in src_lines), len(block.tgt) + sum(1 for _ in tgt_lines))
                 raise HeedError(
-                    f"{src_file} has {count + src:,} lines and {tgt_file} {count + tgt:,}: line n of one file must be "
-                    "the translation of line n of the other."
+                    f"{src_file} has {count + src:,} {self.unit}s and {tgt_file} {count + tgt:,}: {self.unit} n of one "
+                    f"file must be the translation of {self.unit} n of the other."
                 )
             if not block:
                 return
             yield block
             count += len(block)
+
+    def _sentences(self, file: Path, advance: Advance) -> Iterator[str]:
+        return read_lines(file, advance)
+
+
+class TextFiles(PairedFiles):
+    """A source and a target file with one sentence per line."""
+
+
+class MarkedFiles(PairedFiles):
+    """A source and a target file, with markup in at least one of them: the SGML and XML of WMT and IWSLT."""
+
+    unit = "sentence"
+
+    def blocks(self, advance: Advance) -> Iterator[Block]:
+        marked = [file for file in self.files if find_format(file, in_pair=True) == "segments"]
+        names = [[name for name, _ in _segments(file, lambda _: None)] for file in marked]
+        for file, own in zip(marked, names, strict=True):
+            name, count = Counter(own).most_common(1)[0]
+            if count > 1:
+                raise HeedError(f"{file} has {name} {count} times: keep one of several references.")
+        for src, tgt in zip_longest(*names) if len(names) == 2 else ():
+            if src != tgt:
+                raise HeedError(f"{self.name} have different segments: {src} of one corresponds to {tgt} of the other.")
+        yield from super().blocks(advance)
+
+    def _sentences(self, file: Path, advance: Advance) -> Iterator[str]:
+        match find_format(file, in_pair=True):
+            case "segments":
+                return (text for _, text in _segments(file, advance))
+            case "talks":
+                about = re.compile(FORMATS["talks"]["start"])
+                return (line for line in read_lines(file, advance) if not about.match(line.lstrip()))
+            case _:
+                return read_lines(file, advance)
+
+
+def _segments(file: Path, advance: Advance) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each segment."""
+    document = ""
+    for match in SEGMENT.finditer("\n".join(read_lines(file, advance))):
+        if match[1] is not None:
+            document = match[1]
+        else:
+            number = re.sub(r"(?i).*\bid=|\W", "", match[2])
+            yield f"segment {number} of document {document}", html.unescape(one_line(match[3])).strip()

@@ -1,6 +1,6 @@
 """Read TMX files (translation memories)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -10,6 +10,7 @@ from heed.data.formats.fields import RecordFile
 from heed.data.formats.files import read_bytes
 from heed.data.text import Advance, Block
 from heed.errors import HeedError, first_line
+from heed.languages import find_language
 
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -24,13 +25,13 @@ class TmxFile(RecordFile):
     def blocks(self, advance: Advance) -> Iterator[Block]:
         if None in self.fields.languages:
             raise HeedError(f"{self.file}: a TMX file may have many languages: set data.src_lang and data.tgt_lang.")
-        src, tgt = (_normal_code(str(language)) for language in self.fields.languages)
+        src, tgt = map(str, self.fields.languages)
         languages, found = set[str](), False
 
         def pair(unit: Element) -> list[str] | None:
             texts = {tuv.get(LANGUAGE) or tuv.get("lang") or "": tuv.find("seg") for tuv in unit.iter("tuv")}
             languages.update(texts)
-            sides = _find_language(texts, src), _find_language(texts, tgt)
+            sides = [texts.get(find_language(language, texts) or "") for language in (src, tgt)]
             if sides[0] is None or sides[1] is None or sides[0] is sides[1]:
                 return None
             return [_text(sides[0]).strip(), _text(sides[1]).strip()]
@@ -66,14 +67,3 @@ def _text(element: Element) -> str:
     """Return the text of a segment without formatting codes."""
     inner = (("" if child.tag in CODES else _text(child)) + (child.tail or "") for child in element)
     return (element.text or "") + "".join(inner)
-
-
-def _find_language(texts: Mapping[str, Element | None], wanted: str) -> Element | None:
-    """Return the text in a language such as "en", or else in a variant such as "en-us"."""
-    codes = {_normal_code(code): text for code, text in texts.items()}
-    variants = (text for code, text in codes.items() if code.split("-")[0] == wanted)
-    return codes.get(wanted, next(variants, None))
-
-
-def _normal_code(code: str) -> str:
-    return code.lower().replace("_", "-")

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from heed.characters import normalized
 from heed.data.cleaning import DIGEST_LIMIT, EXAMPLES_PER_RULE, RULES, CleaningReport, DroppedPair, Rows, Rules
 from heed.data.digests import Digests, pair_digests, set_digest
 from heed.data.preparation.workers import Workers
@@ -21,8 +22,10 @@ from heed.errors import HeedError
 from heed.files import replacing, write_file
 from heed.progress import progress_bar
 
-SCHEMA = pa.schema([("row", pa.int64()), ("digest", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())])
-"""The clean pairs of a block, in the order of the text: position, digest and both sides."""
+SCHEMA = pa.schema(
+    [("row", pa.int64()), ("digest", pa.uint64()), ("exact", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())]
+)
+"""The clean pairs of a block, in the order of the text: position, digests as compared and as written, both sides."""
 
 SELECTION = "selection.npy"
 """File with two rows: the ascending positions of the selected pairs among the clean pairs, and their keys."""
@@ -103,7 +106,7 @@ def write_clean_text(
     examples["duplicate"] = [_read_pair(folder, row, np.cumsum([0, *clean])) for row in selected.duplicates]
     report = CleaningReport(total, dropped | selected.dropped, examples, sum(report.chars for report in reports))
     content = {
-        "digest": set_digest(selected.keys),
+        "digest": set_digest(_read_column(folder, range(len(reports)), "exact")[selected.rows]),
         # For people to read. File names need not be UTF-8.
         "inputs": {os.fsencode(source.name).decode(errors="replace"): source.size for source in sources},
         "clean": clean,
@@ -120,11 +123,14 @@ def _clean_block(path: Path, block: Block, first: int, rules: Rules) -> Cleaning
         return REPORT.validate_json(done.read_bytes())
     if rules.swapped:
         block = replace(block, src=block.tgt, tgt=block.src)
-    violated = rules.violations(block)
+    compared = block.map(normalized)
+    violated = rules.violations(compared)
     *dropped, clean = (np.flatnonzero(violated == rule).tolist() for rule in range(len(RULES) + 1))
-    kept = Block([block.src[row] for row in clean], [block.tgt[row] for row in clean])
+    kept, compared = block.take(clean), compared.take(clean)
+    exact, digests = kept.map(str.strip), pair_digests(compared)
+    exact_digests = digests if exact == compared else pair_digests(exact)
     places = [first + row for row in clean]
-    write_arrow(path, pa.table([places, pair_digests(kept), kept.src, kept.tgt], schema=SCHEMA))
+    write_arrow(path, pa.table([places, digests, exact_digests, kept.src, kept.tgt], schema=SCHEMA))
     violations = dict(zip(RULES, dropped, strict=True))
     report = CleaningReport(
         len(block),

@@ -1,0 +1,87 @@
+"""Language codes: their normal form, their English names, and the case mapping of each language."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from operator import eq
+from pathlib import Path
+from typing import NamedTuple
+
+_TABLE: Mapping[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_BASES = {other: base for base, (_, *others) in _TABLE.items() for other in others}
+
+CHINESE_SCRIPTS = {"CN": "Hans", "SG": "Hans", "HK": "Hant", "MO": "Hant", "TW": "Hant"}
+"""The script of Chinese by region: zh-TW is zh-Hant-TW."""
+
+DOTLESS_I = frozenset({"az", "crh", "gag", "tr"})
+"""Languages in which the lower case of I is ı, and the upper case of i is İ."""
+
+
+class Language(NamedTuple):
+    """A language, independent of the standard in which its code is written.
+
+    Args:
+        base: ISO 639-1 code if there is one (``de`` for deu and ger, ``zh`` for cmn), otherwise the code as given.
+        script: ISO 15924 code such as Hant, "" if the code has none.
+        region: ISO 3166 or UN M.49 code such as TW, "" if the code has none.
+        variant: other parts of the code, such as "simple" of ``de_simple``.
+    """
+
+    base: str
+    script: str = ""
+    region: str = ""
+    variant: str = ""
+
+    @classmethod
+    def parse(cls, code: str) -> "Language":
+        """Return the language of a code of ISO 639, FLORES (``zho_Hant``) or BCP 47 (``zh-Hant-TW``), in any case."""
+        base, *tags = code.replace("_", "-").split("-")
+        base = _BASES.get(base.lower(), base.lower())
+        script = next((tag for tag in tags if re.fullmatch("[A-Za-z]{4}", tag)), "")
+        region = next((tag for tag in tags if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", tag)), "")
+        variant = "-".join(tag.lower() for tag in tags if tag not in (script, region))
+        if base == "zh" and not script:
+            script = CHINESE_SCRIPTS.get(region.upper(), "")
+        return cls(base, script.title(), region.upper(), variant)
+
+
+def base_language(code: str) -> str:
+    """Return the language of a code without script and region, in ISO 639-1 if possible."""
+    return Language.parse(code).base
+
+
+def is_same_language(code: str, other: str) -> bool:
+    """Return whether two codes mean the same language, with the same script, region and variant."""
+    return Language.parse(code) == Language.parse(other)
+
+
+def find_language(wanted: str, codes: Iterable[str]) -> str | None:
+    """Return the code that means a language: itself, or the most similar one without another script or region."""
+    language, others = Language.parse(wanted), {code: Language.parse(code) for code in codes}
+
+    def fits(other: Language) -> bool:
+        return language.base == other.base and all(a == b or "" in (a, b) for a, b in zip(language, other, strict=True))
+
+    fitting = [code for code, other in others.items() if fits(other)]
+    return max(fitting, key=lambda code: (code == wanted, *map(eq, others[code], language)), default=None)
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language, with its script or region if it has one; the code itself if unknown."""
+    base, separator, rest = code.replace("_", "-").partition("-")
+    name, *_ = _TABLE.get(base_language(base), [""])
+    if not name:
+        return code
+    return f"{name} ({rest})" if separator else name
+
+
+def lower(text: str, lang: str) -> str:
+    """Return the lower case of a text in a language, "" if unknown."""
+    if base_language(lang) in DOTLESS_I:
+        text = text.replace("I\u0307", "i").replace("İ", "i").replace("I", "ı")
+    return text.lower()
+
+
+def upper(text: str, lang: str) -> str:
+    """Return the upper case of a text in a language, "" if unknown."""
+    return (text.replace("i", "İ") if base_language(lang) in DOTLESS_I else text).upper()
