@@ -20,8 +20,7 @@ QUANTITIES = {
 }
 """What ``match=`` makes equal, and the field of results.json that has the amount."""
 
-UNEQUAL = 1.05
-"""Amounts of training differ if their ratio is larger."""
+UNEQUAL = 1.05  # amounts of training differ if their ratio is larger
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from heed.progress import track
 SideStatistics = Mapping[str, Sequence[Statistics]]
 """By metric, the statistics "N K" of each run."""
 
-ALPHA = 0.05
-"""A difference with a smaller p-value is significant."""
+ALPHA = 0.05  # a difference with a smaller p-value is significant
 MIN_BLEU = 2.0
 """A system with less BLEU does not translate: the references of other sentences get about as much (2.6 on the built-in
 corpus)."""

@@ -23,8 +23,7 @@ from heed.launch.summary import run_facts
 from heed.progress import progress_bar
 from heed.training.callbacks.diagnosis import known_facts, sample_text
 
-EXAMPLES = 5
-"""Lines or ranges of lines that are named for each fault."""
+EXAMPLES = 5  # lines or ranges of lines that are named for each fault
 
 
 def check(

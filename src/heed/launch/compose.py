@@ -33,8 +33,7 @@ LEADING = ("data", "model")
 """Groups whose choices decide the defaults of others."""
 UNLISTED = ("hydra", "sweep", "logger", "resume", "match_to")
 """Options without effect on a run's results."""
-TYPICAL_PAIRS = 30_000
-"""The size for which a configuration is checked before its text is read."""
+TYPICAL_PAIRS = 30_000  # the size for which a configuration is checked before its text is read
 TRUTHS = ("", "true", "false", "yes", "no", "on", "off", "1", "0")
 """Values of ``resume`` that name no run, as OmegaConf reads them."""
 

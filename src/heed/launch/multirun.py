@@ -35,8 +35,7 @@ LAUNCH_VARIABLES = {"LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MAS
 """Environment variables that Lightning sets for the processes of a job. Where they are set, it starts no processes."""
 SWEEP_TABLE = "sweep.txt"
 FIGURES = ("sweep.svg", "sweep.pdf")
-LABEL_WIDTH = 44
-"""Letters in a line of the labels of the figure."""
+LABEL_WIDTH = 44  # letters in a line of the labels of the figure
 GRID_CHOICE = "grid"
 """Stands in the name of a grid's folder for a choice that the grid varies: ``runs/synthetic-grid``."""
 GROUP = "model/attention"

@@ -24,11 +24,11 @@ COLUMNS: Mapping[str, tuple[str, str]] = tomllib.loads(
     Path(__file__).with_name("columns.toml").read_text(encoding="utf-8")
 )
 """Title and format of each column, in order, by the key of a row."""
+
 FACTS = ("name", "model", "data", "seed", "params", "steps", "epochs", "tokens_per_second", "weights", "git")
 """Fields of results.json that are copied to a row."""
 
-MAX_SETTINGS = 80
-"""Characters of the settings in the table."""
+MAX_SETTINGS = 80  # characters of the settings in the table
 
 LOWER_IS_BETTER = {"params", "minutes", "valid_loss", "test_loss"}
 
