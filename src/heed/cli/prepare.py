@@ -10,7 +10,7 @@ SUMMARY = "Read, clean and encode the corpus of a training, so that it starts at
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "overrides", "OPTION=VALUE", "options of heed train, such as data=files data.train=…", nargs="*")
+    add(parser, "prepare")
 
 
 def run(args: argparse.Namespace) -> None:

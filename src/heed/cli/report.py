@@ -10,10 +10,7 @@ SUMMARY = "Show runs as HTML pages: curves, translations, attention maps."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "runs", "RUN", "run folders, finished or not; writes RUN/report.html", nargs="*")
-    text = "instead of RUN: list all runs of this folder in a browser, and follow those that train; writes no files"
-    add(parser, "--serve", "DIR", text)
-    add(parser, "--port", "N", "port for --serve; 0 for any", default=5050)
+    add(parser, "report")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from heed.cli.arguments import add_model_options, add_pair_options, load_translator
+from heed.cli.arguments import add, add_model_options, load_translator
 from heed.cli.lines import read_parallel, translator_progress, write_lines
 
 SUMMARY = "Print log p(target | source) of sentence pairs in nats, summed over subwords and end of sentence."
@@ -10,7 +10,7 @@ SUMMARY = "Print log p(target | source) of sentence pairs in nats, summed over s
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
-    add_pair_options(parser)
+    add(parser, "score")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -2,9 +2,8 @@
 
 import argparse
 import time
-from pathlib import Path
 
-from heed.cli.arguments import add, add_flag
+from heed.cli.arguments import add
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError, missing_package
 
@@ -16,11 +15,7 @@ SUMMARY = "Summarise a hyperparameter search."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "study", "STUDY", "folder of the study: runs/NAME", type=Path)
-    add(parser, "--storage", "URL", "URL of the study's database (default: STUDY/study.db)")
-    add(parser, "--html", "FILE", f"page to write (default: STUDY/{PAGE})")
-    add(parser, "--top", "N", "trials in the table", default=20)
-    add_flag(parser, "--watch", "show the study again and again until it ends")
+    add(parser, "sweep", page=PAGE)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -16,13 +16,7 @@ SUMMARY = "Make training pairs by translating text: back-translation, distillati
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    text = "model that translates --src into targets; repeat the option for several models"
-    add(parser, "--model", "RUN", text, action="append", type=Path, default=[])
-    text = "model of the other direction, which translates --tgt into sources; repeat the option for several models"
-    add(parser, "--reverse-model", "RUN", text, action="append", type=Path, default=[])
-    add(parser, "--src", "FILE", "source sentences, one per line, for --model")
-    add(parser, "--tgt", "FILE", "target sentences, one per line, for --reverse-model")
-    add(parser, "--out", "DIR", "folder of the pairs: a file for each model; continued if it exists", required=True)
+    add(parser, "synthesize")
     add_batch_options(parser, direction=False, engine=True)
     add_search_options(parser)
 

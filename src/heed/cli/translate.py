@@ -10,7 +10,7 @@ from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from heed.cli.arguments import add, add_flag, add_model_options, add_search_options, load_translator, search_options
+from heed.cli.arguments import add, add_model_options, add_search_options, load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
 from heed.cli.output_file import ResumableOutput
 from heed.errors import HeedError
@@ -26,19 +26,7 @@ SUMMARY = "Translate standard input or a file, line by line."
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser, several="make an ensemble", engine=True)
-    add(parser, "--input", "FILE", "translate this file (default: standard input)")
-    add(parser, "--output", "FILE", "write to this file (default: standard output)")
-    add_flag(parser, "--resume", "continue the --output FILE of a command with the same options that was interrupted")
-    text = (
-        "split lines into sentences, translate these, and join their translations; also splits sentences longer than "
-        "--max-tokens (needs the extra split)"
-    )
-    add_flag(parser, "--split-sentences", text)
-    add(parser, "--n-best", "N", "print N translations per line, as `line number from 0 ||| translation ||| score`")
-    add_flag(parser, "--scores", "append ` ||| score` to each translation")
-    text = "append the word alignment as ` ||| 0-0 1-2 …`: source word - target word, counted from 0"
-    add_flag(parser, "--alignments", text)
-    add_flag(parser, "--json", "print a JSON object per line: source and translations with their scores")
+    add(parser, "translate")
     add_search_options(parser)
 
 

@@ -75,29 +75,20 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
 def _add_endpoints(app: FastAPI, service: Service) -> None:
     models, settings = service.models, service.settings
 
-    @app.post(
-        "/translate",
-        response_model_exclude_none=True,
-        responses=ERRORS[BODY],
-        openapi_extra=body_schema(schemas.TranslateRequest),
-        tags=["translate"],
-    )
+    def post(path: str, body: type[schemas.RequestBody], tag: str, **options: Any) -> Any:
+        return app.post(path, responses=ERRORS[BODY], openapi_extra=body_schema(body), tags=[tag], **options)
+
+    @post("/translate", schemas.TranslateRequest, "translate", response_model_exclude_none=True)
     async def translate(request: Request) -> schemas.TranslateResponse:
         """Translate a text, or several."""
         return await respond(service, request, schemas.TranslateRequest, service.translate)
 
-    @app.post("/detect", responses=ERRORS[BODY], openapi_extra=body_schema(schemas.DetectRequest), tags=["translate"])
+    @post("/detect", schemas.DetectRequest, "translate")
     async def detect(request: Request) -> list[schemas.Detection]:
         """Detect the language of a text among the source languages of the server."""
         return await respond(service, request, schemas.DetectRequest, service.detect)
 
-    @app.post(
-        "/attend",
-        response_model=AttendResponse,
-        responses=ERRORS[BODY],
-        openapi_extra=body_schema(AttendRequest),
-        tags=["attention"],
-    )
+    @post("/attend", AttendRequest, "attention", response_model=AttendResponse)
     async def attend(request: Request) -> Response:
         """Translate a sentence and return the attention weights of all layers and heads."""
         return await respond(service, request, AttendRequest, partial(translate_and_attend, service))
