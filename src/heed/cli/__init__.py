@@ -4,12 +4,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from heed import __version__
-from heed.cli.arguments import CommandParser
+from heed.cli.arguments import CommandParser, add
 from heed.compat import print_any_character
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
@@ -21,7 +22,8 @@ NAMES = (
     "ablate", "patch", "exercise", "report", "runs", "sweep", "average", "export",
 )  # fmt: skip
 COMMANDS: dict[str, Any] = {name: import_module(f"heed.cli.{name}") for name in NAMES}
-"""The subcommands by name. Each has ``SUMMARY``, ``add_options(parser)`` and ``run(args)``."""
+"""The subcommands by name. Each has ``SUMMARY`` and ``run(args)``, and its arguments in arguments.toml or added by
+``add_options(parser)``."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,7 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
         subparser = commands.add_parser(
             name, help=command.SUMMARY, description=command.SUMMARY, **getattr(command, "PARSER_SETTINGS", {})
         )
-        command.add_options(subparser)
+        getattr(command, "add_options", partial(add, section=name))(subparser)
         subparser.set_defaults(run=command.run)
     return parser
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add, add_batch_options, add_search_options, load_translator, search_options
+from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import path_text, read_parallel, translator_progress, write_lines
 from heed.files import write_file
 
@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from heed.synthetic import ContrastivePair
 
 SUMMARY = "Measure how much a model needs each of its attention heads."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "ablate")
-    add_batch_options(parser)
-    add_search_options(parser)
 
 
 def choose_contrasts(args: argparse.Namespace) -> tuple[str, "Sequence[ContrastivePair]"]:

@@ -6,18 +6,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add, add_model_options, load_translator
+from heed.cli.arguments import load_translator
 from heed.cli.lines import read_file, read_parallel, translator_progress, write_lines
 
 if TYPE_CHECKING:
     from heed.evaluation.alignment import Extraction, MatchCounts
 
 SUMMARY = "Align the words of sentence pairs by a model's cross-attention."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser)
-    add(parser, "align")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -40,6 +40,9 @@ TYPES: Mapping[str, Any] = {
 }
 """Types of values by their name in help texts; others are text."""
 
+VALUES: Mapping[str, Any] = {"batch_tokens": BATCH_TOKENS, "max_tokens": MAX_TOKENS, **MBR}
+"""What texts in arguments.toml name in braces."""
+
 ARGUMENTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
@@ -69,62 +72,35 @@ class CommandParser(argparse.ArgumentParser):
         return did_you_mean(name, [own for own, action in arguments.items() if action.option_strings], "--")
 
 
-def add(parser: "Parser", section: str, **values: object) -> None:
-    """Add the arguments of a section of arguments.toml; ``values`` are those that its texts name in braces."""
-    for usage, entry in ARGUMENTS[section].items():
+def add(parser: "Parser", section: str) -> None:
+    """Add the arguments of a section of arguments.toml."""
+    entries = dict(ARGUMENTS[section])
+    if description := entries.pop("group", ""):
+        parser = parser.add_argument_group(section, description)
+    for usage, entry in entries.items():
         if not entry:
-            add(parser, usage, **values)
+            add(parser, usage)
             continue
         settings = {"help": entry} if isinstance(entry, str) else entry
-        settings = {name: text.format(**values) if isinstance(text, str) else text for name, text in settings.items()}
+        settings = {name: text.format(**VALUES) if isinstance(text, str) else text for name, text in settings.items()}
         names = usage.split()
         if len(names) > 1:
             value = names.pop()
             settings = {"metavar": value, "type": TYPES.get(value, str), **settings}
         elif "choices" not in settings:
             settings["action"] = "store_true"
+        if settings.get("default") == argparse.SUPPRESS:  # argparse compares identities
+            settings["default"] = argparse.SUPPRESS
         parser.add_argument(*names, **settings)
 
 
-def add_model_options(parser: "Parser", *, several: str = "", positional: bool = True, engine: bool = False) -> None:
-    """Add the model, as RUN or ``--model RUN``, and the options of `add_batch_options`; see `load_translator`.
-
-    Args:
-        several: what several models are for. The value is then a list.
-        positional: whether to add RUN. If not, the command itself looks for it among its arguments.
-    """
-    text = "run or model folder, or a copy of one"
-    if positional:
-        # A single one without a type, with which argparse would convert SUPPRESS.
-        settings: dict[str, Any] = {"nargs": "?"}
-        if several:
-            settings = {"nargs": "*", "action": "extend", "type": Path}
-        settings |= {"help": f"{text}; several {several}" if several else text, "default": argparse.SUPPRESS}
-        parser.add_argument("model", metavar="RUN", **settings)
-    text = f"the same as {'RUN' if positional else text}"
-    parser.add_argument("--model", metavar="RUN", help=text, type=Path, action="append" if several else "store")
-    add_batch_options(parser, engine=engine)
-
-
-def add_batch_options(parser: "Parser", *, direction: bool = True, engine: bool = False) -> None:
-    """Add the options for batch size, sentence length and device, and for the direction and the engine."""
-    for section in ("direction",) * direction + ("batch",) + ("engine",) * engine:
-        add(parser, section, batch_tokens=BATCH_TOKENS, max_tokens=MAX_TOKENS)
-
-
-def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for beam search, sampling and minimum Bayes risk decoding; see `search_options`."""
-    group = parser.add_argument_group("search", "By default, the search that the model was scored with after training.")
-    add(group, "search", **MBR)
-
-
 def search_options(args: argparse.Namespace) -> SearchOptions:
-    """Return the values of the options of `add_search_options`."""
+    """Return the values of the section ``search``."""
     return cast(SearchOptions, {name: getattr(args, name) for name in SearchOptions.__annotations__})
 
 
 def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
-    """Load ``models``, or those of ``--model``, with the options of the functions above."""
+    """Load ``models``, or those of ``--model``, with the other options."""
     from heed.kernels.cpu import keep_freed_memory
 
     keep_freed_memory()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add, add_model_options, add_search_options, load_translator, search_options
+from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import path_text, read_lines, standard_input, write_lines
 from heed.errors import HeedError, argument
 from heed.files import write_file, writing
@@ -18,13 +18,6 @@ if TYPE_CHECKING:
 
 PICTURES = ("png", "svg", "pdf")
 SUMMARY = "Show the attention of models as an interactive HTML page."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "sentences")
-    add_model_options(parser, several="models", positional=False)
-    add(parser, "attend")
-    add_search_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

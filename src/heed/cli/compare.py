@@ -4,15 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from heed.cli.arguments import add
 from heed.cli.lines import write_lines
 from heed.errors import HeedError
 
 SUMMARY = "Compare the translations of runs, with significance tests."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "compare")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from heed.cli.arguments import add, add_model_options, add_search_options, load_translator, search_options
+from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, translator_progress, write_lines
 from heed.errors import HeedError
 from heed.files import write_file
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
 SUMMARY = "Compute BLEU, chrF, TER and other scores of a model or of translations."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, several="make an ensemble")
-    add(parser, "evaluate")
-    add_search_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add
 from heed.cli.lines import write_lines
 from heed.errors import HeedError
 
@@ -15,10 +14,6 @@ if TYPE_CHECKING:
     from heed.exercises import Result
 
 SUMMARY = "Write attention, RNNs, training and search yourself, and check what you wrote."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "exercise")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -3,17 +3,12 @@
 import argparse
 
 from heed.cli.ablate import choose_contrasts
-from heed.cli.arguments import add, add_batch_options, load_translator
+from heed.cli.arguments import load_translator
 from heed.cli.lines import path_text, translator_progress, write_lines
 from heed.errors import HeedError
 from heed.files import write_file
 
 SUMMARY = "Find the attention head that carries the antecedent of a pronoun."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "patch")
-    add_batch_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

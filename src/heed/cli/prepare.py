@@ -3,14 +3,9 @@
 import argparse
 import sys
 
-from heed.cli.arguments import add
 from heed.cli.lines import write_lines
 
 SUMMARY = "Read, clean and encode the corpus of a training, so that it starts at once."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "prepare")
 
 
 def run(args: argparse.Namespace) -> None:

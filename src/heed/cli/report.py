@@ -2,15 +2,10 @@
 
 import argparse
 
-from heed.cli.arguments import add
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError
 
 SUMMARY = "Show runs as HTML pages: curves, translations, attention maps."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "report")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -3,14 +3,9 @@
 import argparse
 import json
 
-from heed.cli.arguments import add
 from heed.cli.lines import write_lines
 
 SUMMARY = "List runs with their settings and scores."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "runs")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from heed.cli.arguments import add, add_batch_options, load_translator
+from heed.cli.arguments import add, load_translator
 from heed.cli.lines import read_file
 from heed.errors import HeedError, missing_package
 from heed.serve.settings import LIMITS, ServeSettings
@@ -17,7 +17,6 @@ SUMMARY = "Translate over HTTP, with the API of LibreTranslate."
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "serve")
-    add_batch_options(parser, direction=False, engine=True)
     group = parser.add_argument_group("limits")
     for name, text in LIMITS.items():
         default = getattr(ServeSettings, name)

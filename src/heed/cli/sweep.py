@@ -3,7 +3,6 @@
 import argparse
 import time
 
-from heed.cli.arguments import add
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError, missing_package
 
@@ -12,10 +11,6 @@ WATCH_INTERVAL = 5.0
 """Seconds between two looks at a study."""
 
 SUMMARY = "Summarise a hyperparameter search."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "sweep", page=PAGE)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from heed.cli.arguments import add, add_batch_options, add_search_options, load_translator, search_options
+from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, path_text, write_lines
 from heed.cli.output_file import ResumableOutput
 from heed.cli.translate import translated_lines
@@ -13,12 +13,6 @@ from heed.errors import HeedError
 from heed.files import write_file
 
 SUMMARY = "Make training pairs by translating text: back-translation, distillation, diversification."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "synthesize")
-    add_batch_options(parser, direction=False, engine=True)
-    add_search_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from heed.cli.arguments import add, add_model_options, add_search_options, load_translator, search_options
+from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
 from heed.cli.output_file import ResumableOutput
 from heed.errors import HeedError
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
 SUMMARY = "Translate standard input or a file, line by line."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, several="make an ensemble", engine=True)
-    add(parser, "translate")
-    add_search_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:
