@@ -1,4 +1,4 @@
-"""The ``heed`` program: one module per subcommand, which has a summary, its options and what it runs."""
+"""The ``heed`` program: one module per subcommand; arguments.toml has their summaries and arguments."""
 
 import argparse
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from heed import __version__
-from heed.cli.arguments import CommandParser, add
+from heed.cli.arguments import ARGUMENTS, CommandParser, add
 from heed.compat import print_any_character
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
@@ -22,8 +22,7 @@ NAMES = (
     "ablate", "patch", "exercise", "report", "runs", "sweep", "average", "export",
 )  # fmt: skip
 COMMANDS: dict[str, Any] = {name: import_module(f"heed.cli.{name}") for name in NAMES}
-"""The subcommands by name. Each has ``SUMMARY`` and ``run(args)``, and its arguments in arguments.toml or added by
-``add_options(parser)``."""
+"""The subcommands by name. Each has ``run(args)``; ``add_options(parser)`` if arguments.toml does not have them all."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,9 +81,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"heed {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for name, command in COMMANDS.items():
-        subparser = commands.add_parser(
-            name, help=command.SUMMARY, description=command.SUMMARY, **getattr(command, "PARSER_SETTINGS", {})
-        )
+        summary, settings = ARGUMENTS[name]["summary"], getattr(command, "PARSER_SETTINGS", {})
+        subparser = commands.add_parser(name, help=summary, description=summary, **settings)
         getattr(command, "add_options", partial(add, section=name))(subparser)
         subparser.set_defaults(run=command.run)
     return parser

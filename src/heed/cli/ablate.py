@@ -11,8 +11,6 @@ from heed.files import write_file
 if TYPE_CHECKING:
     from heed.synthetic import ContrastivePair
 
-SUMMARY = "Measure how much a model needs each of its attention heads."
-
 
 def choose_contrasts(args: argparse.Namespace) -> tuple[str, "Sequence[ContrastivePair]"]:
     """Return the name and the pairs of the challenge set for the model."""

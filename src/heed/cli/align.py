@@ -12,8 +12,6 @@ from heed.cli.lines import read_file, read_parallel, translator_progress, write_
 if TYPE_CHECKING:
     from heed.evaluation.alignment import Extraction, MatchCounts
 
-SUMMARY = "Align the words of sentence pairs by a model's cross-attention."
-
 
 def run(args: argparse.Namespace) -> None:
     from heed.evaluation.alignment import align, format_pharaoh, match_counts, parse_pharaoh, to_gold

@@ -1,4 +1,4 @@
-"""Command-line arguments that several commands share, and the translator that they describe.
+"""Command-line arguments, those of arguments.toml among them, and the translator that they describe.
 
 Modules that are slow to import, such as torch, are imported inside functions: ``heed --help`` needs none of them.
 """
@@ -74,15 +74,17 @@ class CommandParser(argparse.ArgumentParser):
 
 def add(parser: "Parser", section: str) -> None:
     """Add the arguments of a section of arguments.toml."""
-    entries = dict(ARGUMENTS[section])
+    entries = {usage: entry for usage, entry in ARGUMENTS[section].items() if usage != "summary"}
     if description := entries.pop("group", ""):
         parser = parser.add_argument_group(section, description)
     for usage, entry in entries.items():
         if not entry:
             add(parser, usage)
             continue
-        settings = {"help": entry} if isinstance(entry, str) else entry
-        settings = {name: text.format(**VALUES) if isinstance(text, str) else text for name, text in settings.items()}
+        given = {"help": entry} if isinstance(entry, str) else entry
+        settings: dict[str, Any] = {
+            name: value.format(**VALUES) if isinstance(value, str) else value for name, value in given.items()
+        }
         names = usage.split()
         if len(names) > 1:
             value = names.pop()

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
 PICTURES = ("png", "svg", "pdf")
-SUMMARY = "Show the attention of models as an interactive HTML page."
 
 
 def run(args: argparse.Namespace) -> None:

@@ -13,8 +13,6 @@ from heed.files import replacing
 if TYPE_CHECKING:
     from heed.runs.averaging import WeightSource
 
-SUMMARY = "Average checkpoints of a run, or models, into one model."
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "average")

@@ -7,8 +7,6 @@ from pathlib import Path
 from heed.cli.lines import write_lines
 from heed.errors import HeedError
 
-SUMMARY = "Find what is wrong with a corpus, and show how heed train would train on it."
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     text = "source and target file, or one file with both sides; and options of heed train, such as data=tatoeba"

@@ -7,8 +7,6 @@ from pathlib import Path
 from heed.cli.lines import write_lines
 from heed.errors import HeedError
 
-SUMMARY = "Compare the translations of runs, with significance tests."
-
 
 def run(args: argparse.Namespace) -> None:
     systems = _parse_groups(args)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from heed.evaluation.scores import MetricScore
     from heed.inference.translator import Translator
 
-SUMMARY = "Compute BLEU, chrF, TER and other scores of a model or of translations."
-
 
 def run(args: argparse.Namespace) -> None:
     from heed.evaluation.metrics import METRICS, comet, find_metrics, find_unusable, spbleu

@@ -13,8 +13,6 @@ from heed.errors import HeedError
 if TYPE_CHECKING:
     from heed.exercises import Result
 
-SUMMARY = "Write attention, RNNs, training and search yourself, and check what you wrote."
-
 
 def run(args: argparse.Namespace) -> None:
     from heed import exercises

@@ -15,7 +15,6 @@ from heed.files import replacing
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
-SUMMARY = "Write a trained model for another engine, or as a page that computes it in a browser; checked against heed."
 
 UNCHECKED = "The page has no examples, and its weights are not checked: the run has no validation set (see --check)."
 

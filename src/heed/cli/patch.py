@@ -8,8 +8,6 @@ from heed.cli.lines import path_text, translator_progress, write_lines
 from heed.errors import HeedError
 from heed.files import write_file
 
-SUMMARY = "Find the attention head that carries the antecedent of a pronoun."
-
 
 def run(args: argparse.Namespace) -> None:
     from heed.interventions.patching import patch

@@ -5,8 +5,6 @@ import sys
 
 from heed.cli.lines import write_lines
 
-SUMMARY = "Read, clean and encode the corpus of a training, so that it starts at once."
-
 
 def run(args: argparse.Namespace) -> None:
     from heed.launch.program import HEED_TRAIN

@@ -5,8 +5,6 @@ import argparse
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError
 
-SUMMARY = "Show runs as HTML pages: curves, translations, attention maps."
-
 
 def run(args: argparse.Namespace) -> None:
     from heed.report.run_page import write_report

@@ -5,8 +5,6 @@ import json
 
 from heed.cli.lines import write_lines
 
-SUMMARY = "List runs with their settings and scores."
-
 
 def run(args: argparse.Namespace) -> None:
     from heed.runs.table import read_runs, runs_table, seed_table, sort_runs

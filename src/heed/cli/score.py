@@ -5,8 +5,6 @@ import argparse
 from heed.cli.arguments import load_translator
 from heed.cli.lines import read_parallel, translator_progress, write_lines
 
-SUMMARY = "Print log p(target | source) of sentence pairs in nats, summed over subwords and end of sentence."
-
 
 def run(args: argparse.Namespace) -> None:
     sources, targets = read_parallel(args.src, args.tgt)

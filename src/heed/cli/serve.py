@@ -12,8 +12,6 @@ from heed.cli.lines import read_file
 from heed.errors import HeedError, missing_package
 from heed.serve.settings import LIMITS, ServeSettings
 
-SUMMARY = "Translate over HTTP, with the API of LibreTranslate."
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "serve")

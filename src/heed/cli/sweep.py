@@ -10,8 +10,6 @@ PAGE = "sweep.html"
 WATCH_INTERVAL = 5.0
 """Seconds between two looks at a study."""
 
-SUMMARY = "Summarise a hyperparameter search."
-
 
 def run(args: argparse.Namespace) -> None:
     if args.top < 1:

@@ -12,8 +12,6 @@ from heed.cli.translate import translated_lines
 from heed.errors import HeedError
 from heed.files import write_file
 
-SUMMARY = "Make training pairs by translating text: back-translation, distillation, diversification."
-
 
 def run(args: argparse.Namespace) -> None:
     for models, file, names in (

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from heed.inference.outputs import Translation
     from heed.inference.translator import Translator
 
-SUMMARY = "Translate standard input or a file, line by line."
-
 
 def run(args: argparse.Namespace) -> None:
     _check_options(args)
