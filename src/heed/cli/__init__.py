@@ -17,11 +17,9 @@ from heed.files import writing
 from heed.habits import in_heed
 from heed.options import did_you_mean
 
-NAMES = (
-    "train", "check", "prepare", "translate", "synthesize", "serve", "score", "evaluate", "compare", "align", "attend",
-    "ablate", "patch", "exercise", "report", "runs", "sweep", "average", "export",
-)  # fmt: skip
-COMMANDS: dict[str, Any] = {name: import_module(f"heed.cli.{name}") for name in NAMES}
+COMMANDS: dict[str, Any] = {
+    name: import_module(f"heed.cli.{name}") for name, section in ARGUMENTS.items() if "summary" in section
+}
 """The subcommands by name. Each has ``run(args)``; ``add_options(parser)`` if arguments.toml does not have them all."""
 
 

@@ -116,20 +116,17 @@ def _check_map(pair: "Attended", only: tuple[str, int, int]) -> None:
 
 def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[str, int, int] | None) -> None:
     """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1."""
+    import numpy as np
+
     from heed.plot.attention_map import draw_map, draw_overview
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, pair in enumerate(pairs, start=1):
         heading, sets = [pair.source, pair.target], pair.map_sets
-        single = [
-            (maps, layer, head)
-            for maps in sets
-            for layer, heads in enumerate(maps.weights)
-            for head in range(len(heads))
-            if only in (None, (maps.kind, layer, head))
-        ]
         if sets and not only:
             draw_overview(sets, heading=heading).save(folder / f"{number}.{suffix}")
-        for maps, layer, head in single:
-            path = folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.{suffix}"
-            draw_map(maps, layer, head, heading=heading).save(path)
+        for maps in sets:
+            for layer, head in np.ndindex(maps.weights.shape[:2]):
+                if only in (None, (maps.kind, layer, head)):
+                    path = folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.{suffix}"
+                    draw_map(maps, layer, head, heading=heading).save(path)
