@@ -82,8 +82,7 @@ def translated_lines(
     """Yield the number from 0, the text and the translations of each line, with a progress bar.
 
     Args:
-        stream: the input.
-        path: its file; None for standard input.
+        stream, path: the input and its file; None for standard input.
         translate: returns the translations of each line, with ``translator``.
         done: lines at the start that are left out.
         prints_results: see `translator_progress`.
