@@ -209,9 +209,9 @@ def format_value(value: Any) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"
 
 
-def suggest(name: str, known: Iterable[str], where: str = "") -> str:
-    """Return `` (in heed: …)`` for an option of another tool, or else what `did_you_mean` returns."""
-    words = in_heed(where + name)
+def suggest(name: str, known: Collection[str], where: str = "", *, section: str = "train") -> str:
+    """Return `` (in heed: …)`` for a name of another tool, see `in_heed`, or else what `did_you_mean` returns."""
+    words = in_heed(where + name, section=section, known=known if section == "flags" else None)
     return f" (in heed: {words})" if words else did_you_mean(name, known, where)
 
 

@@ -14,8 +14,7 @@ from heed.cli.arguments import ARGUMENTS, CommandParser, add
 from heed.compat import print_any_character
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
-from heed.habits import in_heed
-from heed.options import did_you_mean
+from heed.options import suggest
 
 COMMANDS: dict[str, Any] = {
     name: import_module(f"heed.cli.{name}") for name, section in ARGUMENTS.items() if "summary" in section
@@ -89,8 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _check_command(words: Sequence[str]) -> None:
     """Raise a HeedError if the first word should be a command and is none."""
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-        words_of_heed = in_heed(words[0], section="commands")
-        similar = f" (in heed: {words_of_heed})" if words_of_heed else did_you_mean(words[0], COMMANDS)
+        similar = suggest(words[0], COMMANDS, section="commands")
         raise HeedError(f"{words[0]} is not a command{similar}: `heed --help` lists the commands.")
 
 
