@@ -53,15 +53,11 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     report = compare_engines(translator, engine, check)
     card = out / "README.md"
     languages = [language for language in (translator.src_lang, translator.tgt_lang) if language]
-    text = (
-        Path(__file__)
-        .with_name("card.md")
-        .read_text(encoding="utf-8")
-        .format(
-            language=f"language: {json.dumps(list(map(base_language, languages)))}\n" if languages else "",
-            direction=" → ".join(languages) or "unknown languages",
-            report="\n".join(f"- {line}" for line in report.lines()),
-        )
+    template = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
+    text = template.format(
+        language=f"language: {json.dumps(list(map(base_language, languages)))}\n" if languages else "",
+        direction=" → ".join(languages) or "unknown languages",
+        report="\n".join(f"- {line}" for line in report.lines()),
     )
     card.write_text(text, encoding="utf-8")
     # safetensors makes its file readable by the owner only. Use the mode of the card, which follows the umask.
