@@ -90,10 +90,7 @@ def _format_text(scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str]
 
 
 def _format_json(
-    args: argparse.Namespace,
-    scores: "Mapping[str, MetricScore]",
-    lacking: Mapping[str, str],
-    search: Mapping[str, Any],
+    args: argparse.Namespace, scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str], search: Mapping[str, Any]
 ) -> str:
     inputs = {"model": " ".join(map(str, args.model or ())), "hyp": args.hyp, "src": args.src}
     plain = {
