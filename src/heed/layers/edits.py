@@ -75,7 +75,7 @@ LayerEdits = Mapping[AttentionKind, WeightEdit]
 NO_EDITS: LayerEdits = MappingProxyType({})
 
 
-def layer_edits(edits: Edits | None, layer: int, start: int, length: int) -> LayerEdits:
+def layer_edits(edits: Edits, layer: int, start: int, length: int) -> LayerEdits:
     """Return the edits of a layer, counted from 0, for ``length`` queries from position ``start`` on."""
     if not edits:
         return NO_EDITS
@@ -100,9 +100,9 @@ def _apply(
     return grid.flatten(2, 3)
 
 
-def check_edits(edits: Edits | None, available: Heads) -> None:
+def check_edits(edits: Edits, available: Heads) -> None:
     """Raise a HeedError if an edit is wrong, or of an attention, layer or head that the model does not have."""
-    for edit in edits or ():
+    for edit in edits:
         layers, heads = sizes = available.get(edit.attention, (0, 0))
         exists = {*(edit.layers or ())} <= {*range(layers)} and {*(edit.heads or ())} <= {*range(heads)}
         if not (layers and exists):

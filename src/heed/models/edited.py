@@ -27,19 +27,19 @@ class EditedModel(Seq2Seq):
         same = ("config", "max_target_length", "attention_heads", "training")
         self.__dict__.update({name: getattr(model, name) for name in same if hasattr(model, name)})
 
-    def encode(self, *inputs: Any, edits: Edits | None = None, **options: Any) -> Memory:
-        return self.model.encode(*inputs, edits=[*self.edits, *(edits or ())], **options)
+    def encode(self, *inputs: Any, edits: Edits = (), **options: Any) -> Memory:
+        return self.model.encode(*inputs, edits=[*self.edits, *edits], **options)
 
-    def decode(self, *inputs: Any, edits: Edits | None = None, **options: Any) -> DecoderOutput:
-        return self.model.decode(*inputs, edits=[*self.edits, *(edits or ())], **options)
+    def decode(self, *inputs: Any, edits: Edits = (), **options: Any) -> DecoderOutput:
+        return self.model.decode(*inputs, edits=[*self.edits, *edits], **options)
 
     def start(self, memory: Memory) -> DecoderState:
         return self.model.start(memory)
 
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = ()
     ) -> tuple[DecoderOutput, DecoderState]:
-        output, after = self.model.step(tokens, state, maps=maps, edits=[*self.edits, *(edits or ())])
+        output, after = self.model.step(tokens, state, maps=maps, edits=[*self.edits, *edits])
         if state.length < len(self.prefix):
             certain = torch.full_like(output.logits, -torch.inf)
             certain[..., self.prefix[state.length]] = 0
