@@ -49,14 +49,14 @@ class Ensemble(Seq2Seq):
         self.max_target_length = min(limits, default=None)
 
     def encode(
-        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = ()
+        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> EnsembleMemory:
         check_edits(edits, self.attention_heads)
         memories = tuple(member.encode(src, src_mask, src_lengths=src_lengths) for member in self.members)
         return EnsembleMemory(memories[0].states, src_mask, members=memories)
 
     def decode(
-        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits = ()
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits = None
     ) -> DecoderOutput:
         check_edits(edits, self.attention_heads)
         assert isinstance(memory, EnsembleMemory)
@@ -69,7 +69,7 @@ class Ensemble(Seq2Seq):
         return EnsembleState(tuple(member.start(part) for member, part in pairs), length=0)
 
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = ()
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderOutput, EnsembleState]:
         check_edits(edits, self.attention_heads)
         assert isinstance(state, EnsembleState)

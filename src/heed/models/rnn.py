@@ -108,7 +108,7 @@ class SourceAttention(nn.Module):
         source: SourceMemory,
         coverage: Float[Tensor, "R S"],
         start: int,
-        edits: Edits = (),
+        edits: Edits = None,
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"]]:
         """Return the contexts c_t and the weights a_t.
 
@@ -196,7 +196,7 @@ class RNN(TrainableSeq2Seq):
         self.output_bias = nn.Parameter(torch.zeros(tgt_vocab))
 
     def encode(
-        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = ()
+        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> Memory:
         check_edits(edits, self.attention_heads)
         if src_mask is None:
@@ -226,7 +226,7 @@ class RNN(TrainableSeq2Seq):
         )
 
     def run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits = ()
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderHidden, AttentionMaps | None, RNNState]:
         assert isinstance(state, RNNState)
         check_edits(edits, self.attention_heads)

@@ -166,7 +166,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def encode(
-        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = ()
+        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> Memory:
         """Encode source sentences.
 
@@ -180,7 +180,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def decode(
-        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits = ()
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits = None
     ) -> DecoderOutput:
         """Return the logits of every position under teacher forcing. Position t depends on ``tgt_in[:, : t + 1]``."""
 
@@ -190,7 +190,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = ()
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderOutput, DecoderState]:
         """Decode one more position: return the logits "R 1 V" that follow ``tokens``, and the next state.
 
@@ -215,7 +215,7 @@ class TrainableSeq2Seq(Seq2Seq):
 
     @abstractmethod
     def run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits = ()
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderHidden, AttentionMaps | None, DecoderState]:
         """Run the decoder on T new positions after those of ``state``.
 
@@ -224,7 +224,7 @@ class TrainableSeq2Seq(Seq2Seq):
         """
 
     def decode(
-        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits = ()
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits = None
     ) -> DecoderOutput:
         hidden, attention, _ = self.run_decoder(tgt_in, self.start(memory), maps=maps, edits=edits)
         if attention is not None:
@@ -232,7 +232,7 @@ class TrainableSeq2Seq(Seq2Seq):
         return DecoderOutput(hidden.logits(), attention)
 
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = ()
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderOutput, DecoderState]:
         hidden, attention, state = self.run_decoder(tokens[:, None], state, maps=maps, edits=edits)
         return DecoderOutput(hidden.logits(), attention), state

@@ -135,7 +135,7 @@ class Transformer(TrainableSeq2Seq):
         }
 
     def encode(
-        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = ()
+        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> Memory:
         check_edits(edits, self.attention_heads)
         x = self.dropout(self.src_positions(self.src_embedding(src)))
@@ -155,7 +155,7 @@ class Transformer(TrainableSeq2Seq):
         return TransformerState((None,) * len(self.decoder), layers, memory.mask, length=0)
 
     def run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits = ()
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderHidden, AttentionMaps | None, TransformerState]:
         assert isinstance(state, TransformerState)
         check_edits(edits, self.attention_heads)
