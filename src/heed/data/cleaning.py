@@ -12,16 +12,7 @@ from heed.data.digests import Digests, are_in, mixed, text_digests
 from heed.data.text import Block
 from heed.options import AtLeast1, validated
 
-RULES = (
-    "empty",
-    "placeholder",
-    "too long",
-    "length ratio",
-    "low score",
-    "leaked",
-    "duplicate",
-    "over max_train",
-)
+RULES = "empty", "placeholder", "too long", "length ratio", "low score", "leaked", "duplicate", "over max_train"
 """All rules, in the order in which they are applied."""
 
 EXAMPLES_PER_RULE = 3
@@ -48,14 +39,10 @@ class DroppedPair(NamedTuple):
 class CleaningReport:
     """The number of pairs read, and of pairs dropped by each rule. A pair counts for the first rule it violates."""
 
-    total: int
-    """Pairs before cleaning."""
-    dropped: Mapping[str, int]
-    """Dropped pairs by rule, in the order of ``RULES``."""
-    examples: Mapping[str, list[DroppedPair]]
-    """The first dropped pairs by rule."""
-    chars: int
-    """Characters of both sides of the pairs that no rule for single pairs drops."""
+    total: int  # pairs before cleaning
+    dropped: Mapping[str, int]  # dropped pairs by rule, in the order of ``RULES``
+    examples: Mapping[str, list[DroppedPair]]  # the first dropped pairs by rule
+    chars: int  # characters of both sides of the pairs that no rule for single pairs drops
 
     @property
     def kept(self) -> int:
@@ -95,16 +82,11 @@ class Cleaning:
 class Selected(NamedTuple):
     """The clean pairs that remain after removing duplicates and sampling."""
 
-    rows: Rows
-    """Their positions among the clean pairs, in ascending order."""
-    keys: Digests
-    """Their sort keys: a digest of each pair and of its copy number."""
-    bound: int
-    """Exclusive upper bound of the keys: ``DIGEST_LIMIT`` unless the text is sampled."""
-    dropped: dict[str, int]
-    """Pairs that the rules "duplicate" and "over max_train" drop."""
-    duplicates: Rows
-    """Positions of the first duplicates."""
+    rows: Rows  # their positions among the clean pairs, in ascending order
+    keys: Digests  # their sort keys: a digest of each pair and of its copy number
+    bound: int  # exclusive upper bound of the keys: ``DIGEST_LIMIT`` unless the text is sampled
+    dropped: dict[str, int]  # pairs that the rules "duplicate" and "over max_train" drop
+    duplicates: Rows  # positions of the first duplicates
 
 
 @dataclass(frozen=True)

@@ -35,19 +35,13 @@ class StepShard:
     """This process's part of one optimizer step: zero or more micro-batches."""
 
     epoch: int
-    step: int
-    """Index of the step in its epoch."""
-    src_tokens: int
-    tgt_tokens: int
-    """Source and target tokens of the whole step over all processes, including EOS, without padding."""
-    padded_tokens: int
-    """The sum of both with padding."""
-    micro_batches: tuple[tuple[int, Batch], ...]
-    """(index within the step, batch) of this process's micro-batches."""
-    last: bool
-    """Whether this is the last step of the training."""
-    corpora: tuple[tuple[int, int], ...] = ()
-    """(sentences, target tokens) of each text in the whole step; empty without a mixture."""
+    step: int  # index in its epoch
+    src_tokens: int  # of the whole step over all processes, including EOS, without padding
+    tgt_tokens: int  # likewise
+    padded_tokens: int  # the sum of both with padding
+    micro_batches: tuple[tuple[int, Batch], ...]  # this process's, with their index within the step
+    last: bool  # whether the training ends with it
+    corpora: tuple[tuple[int, int], ...] = ()  # sentences and target tokens of each text; empty without a mixture
 
     def to(self, device: torch.device | str) -> "StepShard":
         """Return the shard on another device."""

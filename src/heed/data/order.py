@@ -18,14 +18,10 @@ class View(NamedTuple):
     """One direction of the stored pairs of a text."""
 
     store: StoredPairs
-    swapped: bool = False
-    """Whether source and target are swapped."""
-    tags: tuple[int, ...] = ()
-    """Ids that start every non-empty source."""
-    text: int = 0
-    """Index of the text in a mixture."""
-    src_lang: str = ""
-    """Language of the sources, "" if unknown."""
+    swapped: bool = False  # whether source and target are swapped
+    tags: tuple[int, ...] = ()  # ids that start every non-empty source
+    text: int = 0  # index of the text in a mixture
+    src_lang: str = ""  # language of the sources, "" if unknown
 
     @property
     def longest(self) -> IntArray:

@@ -27,17 +27,12 @@ Step = list[IntArray]
 class Pool(NamedTuple):
     """Consecutive pairs of an order that are sorted by length together and cut into steps."""
 
-    first: int
-    """Position of the first pair."""
-    stop: int
-    """Position after the last pair."""
-    first_step: int
-    """Index of its first step in the order."""
-    steps: int
-    """Number of steps."""
+    first: int  # position of the first pair
+    stop: int  # position after the last pair
+    first_step: int  # index of its first step in the order
+    steps: int  # number of steps
     epoch: int = 0
-    is_last: bool = False
-    """Whether the training ends with it."""
+    is_last: bool = False  # whether the training ends with it
 
 
 def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:

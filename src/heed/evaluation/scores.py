@@ -53,10 +53,8 @@ class Scores:
     chrf: float
     bleu_signature: str
     chrf_signature: str
-    not_comparable: str | None
-    """As in `MetricScore`."""
-    metrics: Mapping[str, MetricScore] = field(default_factory=dict)
-    """The scores of further metrics."""
+    not_comparable: str | None  # as in `MetricScore`
+    metrics: Mapping[str, MetricScore] = field(default_factory=dict)  # the scores of further metrics
 
 
 @dataclass(frozen=True, kw_only=True)
