@@ -63,13 +63,7 @@ class BPEDropout:
         """The segmentations computed so far for this seed."""
 
     def __call__(self, sentences: pa.ListArray, numbers: IntArray, *, seed: str) -> pa.ListArray:
-        """Return random segmentations of sentences.
-
-        Args:
-            sentences: ids of the text without dropout.
-            numbers: a number that identifies each sentence.
-            seed: random seed. A new seed clears the cached segmentations.
-        """
+        """Return random segmentations of sentences: ids without dropout, each identified by its number."""
         if seed != self._seed:
             self._seed = seed
             self._segmentation.cache_clear()

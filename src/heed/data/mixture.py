@@ -14,7 +14,6 @@ from heed.errors import HeedError
 
 FRAME = 10_000
 """Period of the schedule: every this many consecutive sentences contain each text in exact proportion."""
-
 EPOCHS_KEPT = 4
 """Epochs of a text whose order is cached."""
 
@@ -50,8 +49,7 @@ class Interleaving:
 def frame_counts(weights: Sequence[float], names: Sequence[str]) -> list[int]:
     """Return the sentences of each text in a frame: proportional to its weight, rounded by largest remainders.
 
-    Raises:
-        HeedError: if a weight is so small that the text would never be drawn.
+    Raise a HeedError if a weight is so small that the text would never be drawn.
     """
     shares = np.array(weights) / np.sum(weights) * FRAME
     counts = np.floor(shares).astype(np.int64)

@@ -85,8 +85,7 @@ class TrainingPairs:
 
     def _read_batch(self, number: int, rows: IntArray) -> Pairs:
         pairs = self._batches[number].take(pa.array(rows % len(self) - self._first_row[number]))
-        sides = "src", "tgt"
-        src, tgt = sides[::-1] if self.views[self._view_of_batch[number]].swapped else sides
+        src, tgt = ("tgt", "src") if self.views[self._view_of_batch[number]].swapped else ("src", "tgt")
         return Pairs(rows, pairs[src], pairs[tgt])
 
     def tagged(self, pairs: Pairs) -> Pairs:

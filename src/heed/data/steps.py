@@ -53,12 +53,7 @@ class Planner:
     """
 
     def __init__(
-        self,
-        *,
-        batch_tokens: AtLeast1,
-        device_tokens: AtLeast1 | Literal["auto"],
-        pool: AtLeast1,
-        seed: AtLeast0,
+        self, *, batch_tokens: AtLeast1, device_tokens: AtLeast1 | Literal["auto"], pool: AtLeast1, seed: AtLeast0
     ) -> None:
         self.auto = device_tokens == "auto"
         self.device_tokens = self.max_pair = CPU_TOKENS if device_tokens == "auto" else device_tokens

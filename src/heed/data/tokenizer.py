@@ -113,11 +113,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """Read a tokenizer that `save` wrote.
-
-        Raises:
-            HeedError: if the files are missing, are not SentencePiece models, or have other ids for special symbols.
-        """
+        """Read a tokenizer that `save` wrote, or raise a HeedError if it is missing, damaged or not from heed."""
         models = []
         for name in FILES[(folder / "tokenizer.model").is_file()]:
             file = folder / name

@@ -26,7 +26,6 @@ from heed.symbols import BOS, EOS, PAD, UNK
 
 THREADS = 4
 """Threads of SentencePiece's training. It is constant, because unigram models depend on it."""
-
 SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5}
 """Rough duration of SentencePiece's training, because it reports no progress."""
 
@@ -39,9 +38,6 @@ class TokenizerTrainer:
     The names of the attributes are part of the cache key of a trained tokenizer. ``kind`` is "bpe" (Sennrich et al.
     2016) or "unigram" (Kudo 2018). ``vocab_size`` includes special symbols; "auto" is `auto_vocab_size`, or fewer
     pieces if the text does not have as many.
-
-    Raises:
-        HeedError: if an argument is out of range, or if ``bpe_dropout`` is used with a unigram model.
     """
 
     kind: Literal["bpe", "unigram"]
@@ -61,10 +57,7 @@ class TokenizerTrainer:
             )
 
     def train(self, text: TrainingTexts, cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
-        """Return a tokenizer trained on this text. It is trained once per text and settings.
-
-        Args:
-            tags: language tags and tags of texts, see `Tokenizer`.
+        """Return a tokenizer trained on this text, once per text and settings. ``tags``: see `Tokenizer`.
 
         Raises:
             HeedError: if ``vocab_size`` is impossible for this text. The message contains the bound.

@@ -100,6 +100,8 @@ class SystemOutput:
 
 Metric: TypeAlias = Callable[[SystemOutput], MetricScore]
 """A metric of `heed.evaluation.metrics` or of ``metric`` in ``conf/train.yaml``."""
+Reader: TypeAlias = Callable[[Any], float]
+"""Returns a number of sacreBLEU's result."""
 
 
 def spaceless_scripts(lines: Iterable[str]) -> set[str]:
@@ -190,9 +192,7 @@ def compute(metrics: Mapping[str, Metric], output: SystemOutput) -> dict[str, Me
     return scores
 
 
-def bleu(
-    output: SystemOutput, *, read: Callable[[Any], float] = attrgetter("score"), part: str = "", order: int = 4
-) -> MetricScore:
+def bleu(output: SystemOutput, *, read: Reader = attrgetter("score"), part: str = "", order: int = 4) -> MetricScore:
     """Return BLEU (Papineni et al. 2002), or the ``part`` of sacreBLEU's result that ``read`` returns."""
     usual, of_sentence = usual_tokenizer(output.tgt_lang, output.spaceless), output.whole is not None
     given: Any = {"lowercase": output.lowercase, "tokenize": output.tokenize}
@@ -232,24 +232,18 @@ def bleu_of_tokens(
     output: SystemOutput,
     tokenize: Callable[[str], str],
     part: str,
-    *,
     tokenizer: str = "none",
     reasons: Iterable[str] = (),
 ) -> MetricScore:
     """Return BLEU of lines in which ``tokenize`` and then sacreBLEU's ``tokenizer`` separate tokens by spaces."""
     of_sentence = output.whole is not None
-    metric, _ = sacrebleu_metrics("", lowercase=output.lowercase, tokenize=tokenizer, of_sentence=of_sentence)
+    metric, _ = sacrebleu_metrics("", lowercase=output.lowercase, tokenize=then, of_sentence=of_sentence)
     reasons = [*reasons, *_reasons(output, "BLEU")]
     return sacrebleu_score(metric, map_lines(tokenize, output), reasons, part=part)
 
 
 def sacrebleu_score(
-    metric: Any,
-    output: SystemOutput,
-    reasons: Iterable[str],
-    *,
-    read: Callable[[Any], float] = attrgetter("score"),
-    part: str = "",
+    metric: Any, output: SystemOutput, reasons: Iterable[str], *, read: Reader = attrgetter("score"), part: str = ""
 ) -> MetricScore:
     """Return the score of a metric of sacreBLEU; ``reasons`` say why it is not comparable with published ones."""
     if output.lowercase and base_language(output.tgt_lang) in DOTLESS_I:  # sacreBLEU's lower case of I is always i
@@ -270,10 +264,8 @@ def _bias(output: SystemOutput, metric: str) -> list[str]:
 
 def unusual_references(output: SystemOutput) -> list[str]:
     """Return reasons against comparability: references that look lower-cased or tokenized."""
-    lines = [line for reference in output.references for line in reference]
-    reasons = []
-    if not any(map(str.isupper, "".join(lines))) and 2 * sum(line.upper() != line for line in lines) > len(lines):
-        reasons.append("the references have no upper case")
-    if 2 * sum(line.rstrip().endswith(" .") for line in lines) > len(lines):
-        reasons.append("the references look tokenized")
-    return reasons
+    lines = [*chain(*output.references)]
+    has_upper = any(map(str.isupper, "".join(lines))) or 2 * sum(line.upper() != line for line in lines) <= len(lines)
+    is_tokenized = 2 * sum(line.rstrip().endswith(" .") for line in lines) > len(lines)
+    reasons = {"the references have no upper case": not has_upper, "the references look tokenized": is_tokenized}
+    return [reason for reason, applies in reasons.items() if applies]

@@ -19,14 +19,11 @@ from heed.evaluation.scores import sacrebleu_metrics, spaceless_scripts, usual_t
 Floats = npt.NDArray[np.float64]
 Statistics = Floats
 """Integer counts, stored as float64 because BLAS multiplies only floating-point matrices."""
-
 SEED = 12345
 """sacreBLEU's default, so that p-values agree with ``sacrebleu --paired-bs`` and ``--paired-ar``."""
-PAIRED_RESAMPLES = 1_000
+PAIRED_RESAMPLES = 1_000  # sacreBLEU's default, as is the next one
 PAIRED_TRIALS = 10_000
-"""sacreBLEU's defaults for the two tests."""
-BLOCK_ROWS = 1_000
-"""Resamples held as float64 at a time."""
+BLOCK_ROWS = 1_000  # resamples held as float64 at a time
 
 
 def sentence_statistics(
@@ -75,10 +72,7 @@ METRICS: Mapping[str, MetricFunction] = {"BLEU": bleu_of_sums, "chrF": chrf_of_s
 
 
 def bootstrap_interval(
-    values: npt.NDArray[Any],
-    score: Callable[[npt.NDArray[Any]], Floats],
-    *,
-    resamples: int = 1000,
+    values: npt.NDArray[Any], score: Callable[[npt.NDArray[Any]], Floats], *, resamples: int = 1_000
 ) -> tuple[float, float]:
     """Return the 95 % percentile bootstrap interval of a score over sentences.
 

@@ -113,11 +113,7 @@ class CorpusOptions:
 
 
 def parse_noise(given: Mapping[str, Any] | None) -> Noise | None:
-    """Return the noise with these arguments, or None without arguments.
-
-    Raises:
-        HeedError: if an argument is unknown or out of range.
-    """
+    """Return the noise with these arguments, None without any; raise a HeedError if one is unknown or out of range."""
     return None if given is None else from_plain(Noise, given, where="data.noise.")
 
 

@@ -26,10 +26,8 @@ SCHEMA = pa.schema(
     [("row", pa.int64()), ("digest", pa.uint64()), ("exact", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())]
 )
 """The clean pairs of a block, in the order of the text: position, digests as compared and as written, both sides."""
-
 SELECTION = "selection.npy"
 """File with two rows: the ascending positions of the selected pairs among the clean pairs, and their keys."""
-
 REPORT = TypeAdapter(CleaningReport)
 """Reads a report from JSON."""
 
@@ -74,13 +72,9 @@ class CleanText:
 def write_clean_text(
     folder: Path, sources: Sequence[Source], rules: Rules, workers: Workers, heavier: Sequence[CleanText]
 ) -> None:
-    """Clean a text and select its training pairs. Blocks that an interrupted call has cleaned are reused.
+    """Clean a text and select its training pairs, or raise a HeedError if it is invalid or has no sentences.
 
-    Args:
-        heavier: other texts. A pair that occurs in one of them is a duplicate.
-
-    Raises:
-        HeedError: if the text is invalid or has no sentences.
+    Blocks that an interrupted call has cleaned are reused. A pair that occurs in a ``heavier`` text is a duplicate.
     """
     total = 0
 

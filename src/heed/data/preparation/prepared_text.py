@@ -28,7 +28,6 @@ Result = TypeVar("Result")
 
 SMALL = 2**25
 """Largest text, in bytes, that is prepared without worker processes: starting them would take longer."""
-
 SAMPLED_PAIRS = 1000
 """Pairs from which the number of tokens is estimated before they are written."""
 
@@ -49,18 +48,12 @@ class Preparation:
 
 @dataclass(frozen=True)
 class PreparedText:
-    """A training text whose pairs are cleaned and selected (`prepare`).
-
-    Args:
-        directions: the text's direction, and a second one if it is also used swapped.
-        clean: its selected pairs.
-        rules: the rules that selected them.
-    """
+    """A training text whose pairs are cleaned and selected (`prepare`)."""
 
     text: Text
-    directions: tuple[Direction, ...]
-    clean: CleanText
-    rules: Rules
+    directions: tuple[Direction, ...]  # the text's direction, and a second one if it is also used swapped
+    clean: CleanText  # its selected pairs
+    rules: Rules  # the rules that selected them
     preparation: Preparation
     cache_dir: Path
 
@@ -77,12 +70,8 @@ class PreparedText:
     ) -> "PreparedText":
         """Read and clean a text, and select its pairs, unless they are in the cache.
 
-        Args:
-            heavier: texts of the mixture with a larger weight, or an equal weight and an earlier place. A pair that
-                occurs in one of them is dropped here.
-
-        Raises:
-            HeedError: if the text is invalid, or changes while it is read.
+        A pair that occurs in a ``heavier`` text of the mixture is dropped: one with a larger weight, or an equal weight
+        and an earlier place. Raise a HeedError if the text is invalid, or changes while it is read.
         """
         identity = [source.identity() for source in text.sources]
         leaked = [digests.tobytes() for digests in rules.held_out]
@@ -141,11 +130,7 @@ class PreparedText:
                 bar.update()
 
     def encode(self, tokenizer: Tokenizer) -> StoredPairs:
-        """Return the token ids of all pairs. They are written to the cache once.
-
-        Raises:
-            HeedError: if there is too little room on the disk.
-        """
+        """Return the token ids of all pairs, cached once, or raise a HeedError if the disk has too little room."""
 
         def build(folder: Path) -> None:
             self._check_room(folder, tokenizer)
