@@ -229,13 +229,9 @@ def map_lines(change: Callable[[str], str], output: SystemOutput) -> SystemOutpu
 
 
 def bleu_of_tokens(
-    output: SystemOutput,
-    tokenize: Callable[[str], str],
-    part: str,
-    tokenizer: str = "none",
-    reasons: Iterable[str] = (),
+    output: SystemOutput, tokenize: Callable[[str], str], part: str, then: str = "none", reasons: Iterable[str] = ()
 ) -> MetricScore:
-    """Return BLEU of lines in which ``tokenize`` and then sacreBLEU's ``tokenizer`` separate tokens by spaces."""
+    """Return BLEU of lines in which ``tokenize`` and ``then``, a tokenizer of sacreBLEU, separate tokens by spaces."""
     of_sentence = output.whole is not None
     metric, _ = sacrebleu_metrics("", lowercase=output.lowercase, tokenize=then, of_sentence=of_sentence)
     reasons = [*reasons, *_reasons(output, "BLEU")]
