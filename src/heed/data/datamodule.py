@@ -105,10 +105,8 @@ class TranslationData(L.LightningDataModule):
         self.tokenizer = tokenizer.towards(corpus.directions[0].tgt_lang)
         self._digests = corpus.digests
         sets = {**corpus.valid, **(corpus.tests if with_tests else {})}
-        self.texts = {name: part.text for name, part in sets.items()}
-        """Validation and test sets by name."""
-        self.directions = {name: part.direction for name, part in sets.items()}
-        """The direction of each of ``texts``."""
+        self.texts = {name: part.text for name, part in sets.items()}  # validation and test sets by name
+        self.directions = {name: part.direction for name, part in sets.items()}  # the direction of each of ``texts``
         self.validated = list(corpus.valid)
         self.evaluated = list(self.texts)
         self.encoded = {
@@ -136,8 +134,7 @@ class TranslationData(L.LightningDataModule):
         """Target tokens with BPE-dropout divided by those without it."""
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
         """The training steps. It also measures how long training waits for them."""
-        self.cursor = (0, 0)
-        """(epoch, step) of the next training step."""
+        self.cursor = (0, 0)  # (epoch, step) of the next training step
 
     @property
     def train_tgt_tokens(self) -> float:

@@ -82,8 +82,7 @@ class MixtureOrder(Order):
         self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(
             lambda text, epoch: EpochOrder(pairs, seed=(seed, epoch, text), text=text)
         )
-        self._interleavings: list[Interleaving] = []
-        """One for each step at which a text starts."""
+        self._interleavings: list[Interleaving] = []  # one for each step at which a text starts
         self._starts = sorted({text.from_step for text in texts} - {0})
         for step in (0, *self._starts):
             first = self.position_of(math.ceil(step * step_tokens)) if step else 0

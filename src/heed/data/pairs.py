@@ -58,8 +58,7 @@ def unflatten(values: npt.NDArray[np.integer[Any]], lengths: IntArray) -> pa.Lis
 class Pairs:
     """Sentence pairs in memory, as token ids without BOS and EOS. Pair i is ``src[i]``, ``tgt[i]``."""
 
-    rows: IntArray
-    """Index of each pair in the training set."""
+    rows: IntArray  # index of each pair in the training set
     src: pa.ListArray
     tgt: pa.ListArray
 

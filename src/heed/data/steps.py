@@ -66,10 +66,8 @@ class Planner:
         """Yield the pools of an order, starting with the pool that contains step ``start``.
 
         A pool contains a whole number of steps, so that no step is smaller than the others. Its boundaries are computed
-        from the number of tokens before a position, without planning earlier pools.
-
-        Args:
-            growth: target tokens of the pairs with BPE-dropout divided by those without it.
+        from the number of tokens before a position, without planning earlier pools. ``growth``: of the target tokens by
+        BPE-dropout.
         """
         step_tokens, length = self.batch_tokens / growth, order.length
 
@@ -100,11 +98,7 @@ class Planner:
                     begin, first = cut, stop
 
     def cut(self, pool: Pool, pairs: Pairs) -> list[Step]:
-        """Return the steps of a pool. Every pair is in exactly one step.
-
-        Args:
-            pairs: the pool's pairs. The micro-batches hold indices into them.
-        """
+        """Return the steps of a pool: indices into its pairs, each of which is in exactly one step."""
         src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
         rng = np.random.default_rng((self.seed, pool.epoch, pool.first_step))
         rows = _sort_by_length(rng.permutation(len(pairs)), src_lengths, tgt_lengths)

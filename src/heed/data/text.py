@@ -22,8 +22,7 @@ class Block:
 
     src: list[str]
     tgt: list[str]
-    scores: list[float] | None = None
-    """Quality of each pair, if the input has a score column."""
+    scores: list[float] | None = None  # quality of each pair, if the input has a score column
 
     def __len__(self) -> int:
         return len(self.src)
@@ -75,8 +74,7 @@ class ParallelText:
 
     src: list[str]
     tgt: list[str]
-    meta: list[str] | None = None
-    """The annotation of each pair as JSON; None if the corpus is not annotated."""
+    meta: list[str] | None = None  # the annotation of each pair as JSON; None if the corpus is not annotated
     name: ClassVar[str] = "the generated corpus"
 
     @classmethod

@@ -83,12 +83,7 @@ class TokenizerTrainer:
         return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build, wait_minutes=minutes))
 
     def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> list[bytes]:
-        """Train on the words of a sample, and return the models of source and target, see `Tokenizer`.
-
-        Args:
-            words: word counts of the sample.
-            pairs: number of pairs of the whole text, for ``vocab_size="auto"``.
-        """
+        """Return the models of source and target, trained on the words of a sample of a text of ``pairs`` pairs."""
         texts = [words.src + words.tgt] if self.joint else [words.src, words.tgt]
         return [self._train_model(text, words.pairs / pairs, tags) for text in texts]
 
@@ -128,11 +123,7 @@ class TokenizerTrainer:
         A corpus of N characters gets 4 √N pieces up to N = 4 million, then growing with N^¼, up to 32,000. The alphabet
         (thousands of characters in Chinese) and the special pieces are added. For English and German the size is 1,272
         for 500 pairs of Multi30k, 7,520 for all 29,000, about 13,000 for IWSLT (160,000 pairs) and 32,000 for WMT
-        (4,500,000), as in the literature.
-
-        Args:
-            words: word counts of one or two languages in a sample of the text.
-            share: fraction of the text in the sample.
+        (4,500,000), as in the literature. ``share`` is the fraction of the text in the sample with these words.
         """
         counts: Counter[str] = Counter()
         for word, count in words.items():

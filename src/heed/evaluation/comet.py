@@ -45,14 +45,11 @@ Ids = tuple[int, ...]
 
 
 class Comet:
-    """A metric of the COMET family. Nothing is downloaded.
+    """A metric of the COMET family. Nothing is downloaded; a HeedError says what is missing.
 
     Args:
         name: A folder with ``hparams.yaml`` and ``checkpoints/model.ckpt``, the checkpoint in such a folder, or a model
             of the Hugging Face hub that is in the local cache.
-
-    Raises:
-        HeedError: transformers is not installed, or the model is not on this machine or cannot be read.
     """
 
     def __init__(self, name: str) -> None:

@@ -39,10 +39,8 @@ class MetricScore:
     """A corpus score of one metric."""
 
     value: float
-    signature: str
-    """How it was computed: sacreBLEU's signature, or one like it."""
-    not_comparable: str | None = None
-    """Why the score is not comparable with published scores of detokenized, mixed-case text; None if it is."""
+    signature: str  # how it was computed: sacreBLEU's signature, or one like it
+    not_comparable: str | None = None  # why it cannot be compared with published scores of detokenized, mixed-case text
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,7 @@ class SystemOutput:
     tokenize: str | None = None
     likelihood: Callable[[], tuple[float, int]] | None = None
     maximized: str | None = None
-    whole: "SystemOutput | None" = None
-    """The set that this one sentence is from, which decides how it is tokenized."""
+    whole: "SystemOutput | None" = None  # the set that this one sentence is from, which decides how it is tokenized
 
     def __post_init__(self) -> None:
         for reference in self.references:
@@ -134,7 +131,6 @@ def sacrebleu_metrics(
 
     Args:
         usual: see `usual_tokenizer`.
-        lowercase: score lower-cased text.
         tokenize: name of BLEU's tokenizer, instead of the usual one.
         order: length of the longest n-grams of BLEU.
         of_sentence: BLEU of a sentence leaves out n-grams that are longer than the sentence.

@@ -46,11 +46,7 @@ class CorpusOptions:
     ) -> Corpus:
         """Clean and select the training text, apply ``reverse``, and return the corpus.
 
-        Args:
-            train: the texts of a mixture, or one text with the name "".
-            valid: one set, or one for each direction.
-            tests: sets by name.
-            temperature: see `TrainingTexts`.
+        ``train`` are the texts of a mixture, or one text with the name ""; ``valid`` is one set, or one per direction.
         """
         if self.reverse:
             train = [replace(text, direction=text.direction.reversed()) for text in train]

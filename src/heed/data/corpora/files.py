@@ -210,9 +210,7 @@ def _parse_mixture(train: Mapping[str, Mapping[str, Any]], fields: Mapping[str, 
     return mixture
 
 
-def _parse_valid(
-    valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]],
-) -> dict[Direction | None, list[Entry]]:
+def _parse_valid(valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]]) -> dict[Direction | None, list[Entry]]:
     """Return the entries of the validation sets by direction; the key None stands for an unnamed direction."""
     if not isinstance(valid, Mapping):
         return {None: parse_entries("valid", valid)}

@@ -144,8 +144,7 @@ def _open_folder(folder: Path, fields: Fields) -> list[Source]:
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     found = [source for file in files if _format(file.name) for source in _open(file, fields)]
     names = [(file, *without_compression(file.name).rpartition(".")) for file in files]
-    sides: tuple[dict[str, Path], dict[str, Path]] = {}, {}
-    """Source and target files by stem."""
+    sides: tuple[dict[str, Path], dict[str, Path]] = {}, {}  # source and target files by stem
     for language, side in zip(fields.languages, sides, strict=True):
         for file, stem, _, suffix in names:
             if stem and suffix == language and side.setdefault(stem, file) is not file:

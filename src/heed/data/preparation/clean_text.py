@@ -40,14 +40,10 @@ class CleanText:
         content = json.loads((folder / "text.json").read_text(encoding="utf-8"))
         self.digest: str = content["digest"]
         """Digest of the selected pairs, independent of their order and of the file format."""
-        self.bound: int = content["bound"]
-        """Exclusive upper bound of the digests of the selected pairs."""
-        self.report = REPORT.validate_python(content)
-        """The pairs dropped by each cleaning rule."""
-        self.blocks = range(len(content["clean"]))
-        """The numbers of the text's blocks."""
-        self._first_row = np.cumsum([0, *content["clean"]])
-        """Clean pairs before each block."""
+        self.bound: int = content["bound"]  # exclusive upper bound of the digests of the selected pairs
+        self.report = REPORT.validate_python(content)  # the pairs dropped by each cleaning rule
+        self.blocks = range(len(content["clean"]))  # the numbers of the text's blocks
+        self._first_row = np.cumsum([0, *content["clean"]])  # clean pairs before each block
         rows, self._keys = np.load(folder / SELECTION, mmap_mode="r")
         self._rows: Rows = rows.view(np.int64)
 

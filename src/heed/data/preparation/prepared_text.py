@@ -99,11 +99,9 @@ class PreparedText:
         return np.sort(self.clean.lines())
 
     def dropped(self, block: Block, first: int) -> dict[int, str]:
-        """Return the rule that drops each dropped pair of a block, by the pair's place in the block.
+        """Return the rule that drops each dropped pair of a block after ``first`` pairs, by the pair's place in it.
 
-        Args:
-            block: pairs of the text, with their sides swapped if the rules swap them.
-            first: number of the pairs before the block.
+        The sides of the block are swapped if the rules swap them.
         """
         violated = self.rules.violations(block)
         start, stop = np.searchsorted(self._kept, [first, first + len(block)])
