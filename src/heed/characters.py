@@ -43,13 +43,3 @@ def find_invisible(line: str) -> list[str]:
 def has_no_break_space(line: str) -> bool:
     """Return whether a no-break space is between two letters. Next to digits and punctuation it is typography."""
     return _PATTERNS["no_break_space"].search(line) is not None
-
-
-def has_repeated_spaces(line: str) -> bool:
-    """Return whether there are two spaces in a row inside the line."""
-    return "  " in line.strip()
-
-
-def is_decomposed(line: str) -> bool:
-    """Return whether the line is not in NFC, for instance because accents are separate characters."""
-    return not unicodedata.is_normalized("NFC", line)

@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from heed.characters import find_invisible, has_no_break_space, has_repeated_spaces, is_decomposed, normalized
+from heed.characters import find_invisible, has_no_break_space, normalized
 from heed.evaluation.symptoms import scripts
 from heed.evaluation.words import casefolded_words
 
@@ -47,8 +48,8 @@ LINES: Mapping[str, Callable[[str], object]] = {
     "segmented": SEGMENTED.search,
     "tabs": lambda line: "\t" in line.strip(),
     "invisible": find_invisible,
-    "spaces": lambda line: has_repeated_spaces(line) or has_no_break_space(line),
-    "decomposed": is_decomposed,
+    "spaces": lambda line: "  " in line.strip() or has_no_break_space(line),
+    "decomposed": lambda line: not unicodedata.is_normalized("NFC", line),
 }
 """Faults of a line on either side."""
 WRITING: Mapping[str, Callable[[str], bool]] = {
