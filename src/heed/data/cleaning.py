@@ -94,7 +94,7 @@ class Rules:
 
     cleaning: Cleaning
     min_score: float | None  # pairs with a lower score are dropped
-    held_out: Sequence[Digests]  # sorted, of sentences that must not be sources, and not be targets
+    held_out: Sequence[Digests]  # sorted, of the sentences that must not be sources and, with two directions, targets
     swapped: bool  # whether source and target are swapped
     at_most: int | None
 
