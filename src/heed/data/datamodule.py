@@ -169,8 +169,7 @@ class TranslationData(L.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Set the cursor to the position of a checkpoint.
 
-        Raises:
-            HeedError: with ``resume``, if a text differs from the checkpoint's.
+        With ``resume``, raise a HeedError if a text differs from the checkpoint's.
         """
         self.cursor = (state_dict["epoch"], state_dict["step"])
         before = state_dict.get("digests", self._digests)

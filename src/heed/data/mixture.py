@@ -69,9 +69,6 @@ class MixtureOrder(Order):
         texts: at least one of them starts at step 0.
         weights: share of each text in the sentences, relative to the other texts.
         step_tokens: target tokens of an optimizer step, to convert ``from_step`` to a position.
-
-    Raises:
-        HeedError: if a weight is too small.
     """
 
     def __init__(

@@ -28,8 +28,7 @@ from heed.evaluation.scores import MetricScore, SystemOutput
 from heed.files import read_yaml
 from heed.progress import progress_bar
 
-TEXTS = ("mt", "src", "ref")
-"""Translation, source and reference, in the order in which models join them."""
+TEXTS = ("mt", "src", "ref")  # translation, source and reference, in the order in which models join them
 KNOWN: Mapping[str, Sequence[object]] = {
     "class_identifier": ("regression_metric", "referenceless_regression_metric", "unified_metric"),
     "encoder_model": ("XLM-RoBERTa",),

@@ -98,9 +98,8 @@ class CorpusOptions:
             if not len(found):
                 where = f" in data.train.{text.name}" if text.name else ""
                 report = found.clean.report
-                advice = ""
-                if report.dropped.get("leaked", 0) > 0.5 * report.total:
-                    advice = "\nIt is the text of the validation or test sets: give other files for these."
+                is_leaked = report.dropped.get("leaked", 0) > 0.5 * report.total
+                advice = "\nIt is the text of the validation or test sets: give other files for these." * is_leaked
                 raise HeedError(
                     f"Cleaning left nothing to train on{where} (the rules are data.cleaning.*).\n{report}{advice}"
                 )

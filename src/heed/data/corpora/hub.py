@@ -90,8 +90,7 @@ class HubCorpus(CorpusOptions):
     def load(self) -> Corpus:
         """Read all splits and clean the training pairs.
 
-        Raises:
-            HeedError: if the hub cannot be reached, or if a file of the folder is missing or invalid.
+        Raise a HeedError if the hub cannot be reached, or if a file of the folder is missing or invalid.
         """
         direction = Direction(self.src_lang, self.tgt_lang)
         train = Text([self._sources("train")["train"]], direction)

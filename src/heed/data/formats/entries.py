@@ -65,8 +65,7 @@ def _format(name: str) -> str | None:
 def find_sources(entry: Entry, fields: Fields) -> list[Source]:
     """Return the sources of an entry, sorted by name: several for a pattern or a folder.
 
-    Raises:
-        HeedError: if nothing matches, the matches of a pair of patterns do not correspond, or a folder cannot be read.
+    Raise a HeedError if nothing matches, the matches of two patterns do not correspond, or a folder cannot be read.
     """
     try:
         if len(entry) == 2:

@@ -38,8 +38,7 @@ class Fields:
     def check(self, values: Sequence[Any]) -> list[Any]:
         """Return the values of the fields as single-line sentences and a number.
 
-        Raises:
-            ValueError: if a sentence is not text or has a lone surrogate, or the score is not a number.
+        Raise a ValueError if a sentence is not text or has a lone surrogate, or the score is not a number.
         """
         src, tgt, *scores = values
         for name, value in ((self.src, src), (self.tgt, tgt)):

@@ -55,8 +55,7 @@ class FileSource:
 def find_compression(file: Path) -> str | None:
     """Return the compressed format of a file; None if it is not compressed.
 
-    Raises:
-        HeedError: if the file is missing, is not a regular file or cannot be read, or if the format is not supported.
+    Raise a HeedError if the file is missing, is not a regular file or cannot be read, or its format is not supported.
     """
     try:
         mode = file.stat().st_mode
@@ -134,8 +133,7 @@ def _decompress(chunks: Iterable[bytes], new_stream: Callable[[], Any]) -> Itera
 def read_lines(file: Path, advance: Advance) -> Iterator[str]:
     """Yield the lines of a file. Only "\\n" ends a line; Python's text mode would also split at "\\r".
 
-    Raises:
-        HeedError: naming the line that is not UTF-8.
+    Raise a HeedError that names a line that is not UTF-8.
     """
     number = 0
     for content in _whole_lines(file, advance):
