@@ -37,8 +37,7 @@ KNOWN: Mapping[str, Sequence[object]] = {
     "final_activation": (None,),
 }
 """The values of a model's options that heed computes, first the default."""
-BATCH_TOKENS = 4096
-"""Padded tokens that are encoded at a time."""
+BATCH_TOKENS = 4096  # padded tokens that are encoded at a time
 Ids = tuple[int, ...]
 """A text as token ids, with those of ``<s>`` and ``</s>``."""
 

@@ -21,8 +21,7 @@ Statistics = Floats
 """Integer counts, stored as float64 because BLAS multiplies only floating-point matrices."""
 SEED = 12345
 """sacreBLEU's default, so that p-values agree with ``sacrebleu --paired-bs`` and ``--paired-ar``."""
-PAIRED_RESAMPLES = 1_000  # sacreBLEU's default, as is the next one
-PAIRED_TRIALS = 10_000
+PAIRED_RESAMPLES, PAIRED_TRIALS = 1_000, 10_000  # sacreBLEU's defaults for the two tests
 BLOCK_ROWS = 1_000  # resamples held as float64 at a time
 
 

@@ -13,10 +13,8 @@ REPEATED_WORDS = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?: \1){2}(?!\S)")
 """The same one to four words three times in a row."""
 REPEATED_LETTERS = re.compile(r"([^\W\d]{2,10}?)\1{3}", re.IGNORECASE)
 """The same two to ten letters four times in a row."""
-UNKNOWN = "⁇"
-"""SentencePiece's text for an unknown piece."""
-LENGTH_TOLERANCE = 10
-"""Characters that are added to the length limits, so that short sentences are not flagged."""
+UNKNOWN = "⁇"  # SentencePiece's text for an unknown piece
+LENGTH_TOLERANCE = 10  # characters that are added to the length limits, so that short sentences are not flagged
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 SYMPTOMS: Mapping[str, str] = _TABLES["scored"]
 """The name of each symptom, and its definition."""
