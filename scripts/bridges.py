@@ -268,6 +268,8 @@ def run_tool(name: str, example: Example, figures: Path | None = None) -> None:
     figure = TOOLS[name](example)
     versions = ", ".join(f"{each} {version(each)}" for each in (package, "transformers", "torch"))
     print(f"{name}: agrees with heed ({versions})")
+    if figures:
+        figures.mkdir(parents=True, exist_ok=True)
     if figures and hasattr(figure, "savefig"):
         figure.savefig(figures / f"bridges-{name}.png", dpi=100)
     elif figures:

@@ -281,9 +281,9 @@ def test_the_jobs_of_a_grid_that_differ_in_the_seed_alone_are_runs_of_one_system
         (grid / f"sweep.{suffix}").touch()
     found = compare(tmp_path / "out", grid)
     assert [(side["name"], side["seeds"]) for side in found["sides"]] == [
-        ("model=rnn", [1, 2]), ("model=transformer", [1, 2])
+        ("rnn", [1, 2]), ("transformer", [1, 2])
     ]  # fmt: skip
-    assert found["match"] == "Parameters: model=rnn 1,000,000, model=transformer 1,000,002; matched: parameters."
+    assert found["match"] == "Parameters: rnn 1,000,000, transformer 1,000,002; matched: parameters."
     assert f"\n  {found['match']}\n" in capsys.readouterr().out
     assert found["match"] in (tmp_path / "out" / "index.html").read_text()
     assert len(compare(tmp_path / "out", *sorted(grid.iterdir()))["sides"]) == 4  # as the shell expands grid/*
@@ -302,7 +302,7 @@ def test_jobs_of_different_grids_are_different_systems(make_run: Callable[..., P
         (run / ".hydra" / "overrides.yaml").write_text('["model=rnn"]')
         (grid / "multirun.yaml").write_text("hydra: {overrides: {task: []}}")
     sides = compare(tmp_path / "out", *grids)["sides"]
-    assert [side["name"] for side in sides] == ["model=rnn/first", "model=rnn/second"]
+    assert [side["name"] for side in sides] == ["rnn/first", "rnn/second"]
 
 
 def test_each_test_set_is_scored_in_its_own_language(make_run: Callable[..., Path], tmp_path: Path) -> None:

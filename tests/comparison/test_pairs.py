@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from heed.comparison import runs
+from heed.comparison.comparison import compare
 from heed.comparison.pairs import PairReport, compare_pairs, side_statistics
 from heed.evaluation.significance import METRICS, holm, resample
 from tests.comparison.sides import make_run, make_test_set
@@ -93,6 +94,21 @@ def test_two_models_that_do_not_translate_are_not_compared(steps: tuple[int, int
     (identical,) = compare_sides(side("a", a), side("c", make_run(["x"] * 120)))
     assert identical.verdict.startswith("Both models are not trained enough (")
     assert identical.verdict.endswith("are identical: every translation is the same.")
+
+
+def test_one_sentence_is_about_all_systems_that_do_not_translate() -> None:
+    untrained = [side(name, make_run([f"{name} the"] * 120, steps=steps)) for name, steps in (("a", 60), ("b", 70))]
+    untrained.append(side("c", make_run(["the dogs y"] * 120, steps=60)))
+    (verdict,) = compare(make_test_set(REFERENCES), untrained).verdict
+    assert verdict == (
+        "None of the 3 systems translates (0.0 BLEU, below 2): they are not trained enough (60 to 70 steps)."
+    )
+    summary, *others = compare(make_test_set(REFERENCES), [side("good", make_run(noisy(0.2, 1))), *untrained]).verdict
+    assert summary == (
+        "3 of the 4 systems do not translate (0.0 BLEU, below 2): they are not trained enough (60 to 70 steps). "
+        "They are a, b, c."
+    )
+    assert [other.partition(":")[0] for other in others] == [f"good is better than {name}" for name in "abc"]
 
 
 def test_one_broken_model_is_compared() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heed.comparison.runs import read_other_sides, read_sides, side_names
+from heed.comparison.runs import _short_names, read_other_sides, read_sides, side_names
 from heed.errors import HeedError
 
 LINES = {"src": ["a b", "c"], "ref": ["x", "y"], "hyp": ["x", "z"]}
@@ -87,3 +87,18 @@ def test_names_are_unique(tmp_path: Path) -> None:
     assert side_names(paths) == [str(path) for path in paths]
     other = write_run(tmp_path / "d" / "u", name="n")
     assert side_names([paths[0], other]) == ["n/t", "n/u"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["model/attention=additive", "model/attention=dot"], ["additive", "dot"]),
+        (["model.dropout=0.1", "model.dropout=0.3"], None),
+        (["model=rnn seed=1", "model=rnn seed=2"], None),
+        (["model=rnn", "model/attention=dot"], None),
+        (["0_rnn", "1_rnn"], None),
+        ([], None),
+    ],
+)
+def test_the_option_of_all_names_is_left_out(names: list[str], expected: list[str] | None) -> None:
+    assert _short_names(names) == (expected or names)

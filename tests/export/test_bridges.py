@@ -7,6 +7,7 @@ from pathlib import Path
 import bridges
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch.testing import assert_close
 from transformers import AutoModelForSeq2SeqLM
 
@@ -58,6 +59,14 @@ def test_a_tool_agrees_with_heed(
     assert "agrees with heed" in capsys.readouterr().out
     (figure,) = tmp_path.iterdir()
     assert figure.stem == f"bridges-{name}"
+
+
+def test_the_folder_of_the_figures_is_made(
+    example: bridges.Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(bridges.TOOLS, "matplotlib", lambda _: Figure())
+    bridges.run_tool("matplotlib", example, tmp_path / "new" / "figures")
+    assert (tmp_path / "new" / "figures" / "bridges-matplotlib.png").is_file()
 
 
 def test_the_message_says_what_to_install(

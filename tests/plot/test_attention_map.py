@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageFont
+from PIL import Image
 
 from heed.inference.outputs import Attended
 from heed.plot.attention_map import (
@@ -20,7 +20,7 @@ from heed.plot.attention_map import (
     most_informative_head,
     piece_label,
 )
-from heed.plot.canvas import FULL
+from heed.plot.canvas import FULL, X_HEIGHT
 
 SRC = ["▁The", "▁old", "▁woman", "▁is", "▁ti", "red", ".", "</s>"]
 TGT = ["▁Die", "▁mü", "de", "▁äl", "tere", "▁Frau", ".", "</s>"]
@@ -71,6 +71,15 @@ def test_the_most_informative_head_attends_elsewhere_in_every_row() -> None:
     assert most_informative_head(weights[:, :1]) == (1, 0)
 
 
+def test_of_two_aligned_heads_the_one_that_returns_to_an_earlier_word_is_chosen() -> None:
+    """A pronoun attends to its noun: 6 attends to 1 as the noun does. In the other head its neighbour does."""
+    aligned = np.eye(8)
+    neighbour, noun = aligned.copy(), aligned.copy()
+    neighbour[6], noun[6] = aligned[5], aligned[1]
+    assert most_informative_head(np.stack([neighbour, noun])[None]) == (0, 1)
+    assert most_informative_head(np.stack([noun, neighbour])[None]) == (0, 0)
+
+
 def test_larger_weights_are_darker_tiles() -> None:
     weights = np.array([[1.0, 0.0, 0.25], [0.1, 0.5, 0.02]])
     maps = MapSet("cross", weights[None, None], ["▁a", "▁b"], ["▁c", "▁d", "▁e"])
@@ -101,10 +110,11 @@ def test_no_label_overlaps_another_or_leaves_the_picture(
     canvas = draw_overview(sets, heading=["A sentence that is rather long. " * 9, "x" * 300])
     boxes: list[tuple[float, float, float, float]] = []
     for x, y, text, style, anchor, vertical in canvas._texts:
-        font: ImageFont.FreeTypeFont = style.font(text, 1)
-        left, top, right, bottom = font.getbbox(text, anchor=f"{anchor}m")
+        opacity, length, (left, top) = style.paint(text, 1)
+        left -= length * {"l": 0, "m": 0.5, "r": 1}[anchor]
+        right, bottom = left + opacity.shape[1], top + opacity.shape[0]
+        left, right, top, bottom = left, right, top + X_HEIGHT * style.size, bottom + X_HEIGHT * style.size
         if vertical:
-            left, top, right, bottom = font.getbbox(text, anchor="lm")
             left, top, right, bottom = top, -right, bottom, -left
         boxes.append((x + left, y + top, x + right, y + bottom))
     for x, y, tiles, size in canvas._tiles:

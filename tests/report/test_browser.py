@@ -92,10 +92,14 @@ def run_page() -> str:
 
 def runs_page() -> str:
     with TemporaryDirectory() as folder:
-        for name in ("one", "a-run-with-a-rather-long-name"):
-            (run_folders.make_run(Path(folder) / name) / "failure.txt").write_text(
-                "Training diverged: lower optimizer.lr."
+        for name in ("one", "two", "a-run-with-a-rather-long-name"):
+            run = run_folders.make_run(Path(folder) / name)
+            (run / ".hydra").mkdir()
+            (run / ".hydra" / "overrides.yaml").write_text(
+                f"[model={name}, data.train=[[{SENTENCE.replace(' ', '/')}]]]"
             )
+            (run / "failure.txt").write_text("Training diverged: lower optimizer.lr.")
+        (run / "results.json").write_text(run_folders.results())
         return _list_page(Path(folder), 0)
 
 
@@ -138,7 +142,7 @@ def test_page_is_readable(page: str, width: int, tmp_path: Path) -> None:
     assert found["smallest"] >= 11
     assert found["unfocusable"] == []
     assert found["without_hint"] == []
-    if width == PHONE and page != "ablate":  # it has nothing that is wide
+    if width == PHONE and page not in ("ablate", "runs"):  # they have nothing that is wide
         assert found["scrolls"]
     if page == "attend":
         assert found["links"] > 10

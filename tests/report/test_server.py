@@ -1,5 +1,6 @@
 """The server of pages: which runs it lists, what it refuses, and when a page has something new."""
 
+import json
 import socket
 import struct
 import threading
@@ -63,6 +64,22 @@ def test_all_runs_are_listed_newest_first_with_their_states(ask: Ask, runs: Path
     answer, html = ask(links[0] or "")
     assert answer.status == 200
     assert "BLEU 39.75 on test" in html
+
+
+def test_a_run_in_the_list_has_its_settings_and_its_failure(ask: Ask, runs: Path) -> None:
+    """Also the jobs of a grid that all failed."""
+    grid, words = runs / "grid" / "2026-01-03_00-00-00", ["name=grid", "model='a b'", f"match_to=runs/{'x' * 40}/0_rnn"]
+    for number, dropout in enumerate(("0.1", "0.3")):
+        (grid / f"{number}_job" / ".hydra").mkdir(parents=True)
+        overrides = json.dumps([*words, f"model.dropout={dropout}"] if number else words)
+        (grid / f"{number}_job" / ".hydra" / "overrides.yaml").write_text(overrides)
+        (grid / f"{number}_job" / "failure.txt").write_text("a.en does not exist.\n")
+    page = Page(ask("/")[1])
+    rows = [" ".join(row.text.split()) for row in page.find("tr")]
+    (first,), (second,) = ([row for row in rows if f"{number}_job" in row] for number in range(2))
+    assert first.count("a.en does not exist.") == second.count("a.en does not exist.") == 1
+    assert "model a b match_to runs/xxxxxxx…" in second
+    assert "x/0_rnn model.dropout 0.3" in second
 
 
 def test_a_folder_without_runs(tmp_path: Path, ask: Ask, runs: Path) -> None:

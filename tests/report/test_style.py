@@ -1,6 +1,7 @@
 """The style sheets: enough contrast in both themes, and text of at least 11 pixels."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,14 @@ def test_no_font_is_smaller_than_11_pixels(sheet: str) -> None:
     sizes = re.findall(r"font(?:-size)?: [^;{}]*?([\d.]+)px", read(sheet))
     assert sizes
     assert all(float(size) >= 11 for size in sizes)
+
+
+PACKAGES = [TEMPLATES, *((TEMPLATES.parents[1] / name) for name in ("export", "serve"))]
+PARTS = [path for folder in PACKAGES for suffix in ("j2", "js", "css", "html") for path in folder.rglob(f"*.{suffix}")]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda path: path.name)
+def test_no_page_needs_another_host(part: Path) -> None:
+    """Links are followed by the reader; all else must be in the page, or on its own server."""
+    text = re.sub(r"<a [^>]*>", "", part.read_text(encoding="utf-8")).replace("http://www.w3.org/", "")
+    assert not re.search(r"(https?:)?//[\w-]+\.[\w.-]+/|@import", text)

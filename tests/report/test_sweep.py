@@ -332,3 +332,30 @@ def test_page_is_readable(name: str, width: int, tmp_path: Path) -> None:
     assert found["without_hint"] == []
     if width == 390:
         assert "Trials" in found["scrolls"]
+
+
+TICKS = """
+<script>setTimeout(() => {
+  const charts = [...document.querySelectorAll("svg.chart")].map(chart => {
+    const lines = [...chart.querySelectorAll(".grid")], [top, bottom] = [Math.min, Math.max].map(most =>
+      most(...lines.map(line => +line.getAttribute("y1"))));
+    const labels = [...chart.querySelectorAll(".tick.middle")].slice(0, -1).map(tick => +tick.getAttribute("x"));
+    const marks = [...chart.querySelectorAll(".mark")].map(mark =>
+      mark.getAttribute("transform").match(/[\\d.]+/g).map(Number));
+    const [left, right] = [Math.min(...labels) - 30, Math.max(...labels) + 30];
+    const outside = marks.filter(([x, y]) => y < top - .1 || y > bottom + .1 || x < left || x > right).length;
+    return { ticks: Math.min(lines.length, labels.length), marks: marks.length, outside };
+  });
+  parent.postMessage(JSON.stringify({ charts }), "*");
+}, 400);</script></body>"""
+
+
+@needs_chromium
+@pytest.mark.browser
+def test_ticks_enclose_all_points(tmp_path: Path) -> None:
+    rates = (0.0031, 0.0047, 0.0123)
+    trials = [make_trial(n, 38.3 - n, params={"optimizer.lr": rate, "model.dropout": 0.13 + 0.1 * n})
+              for n, rate in enumerate(rates)]  # fmt: skip
+    found = measure(render(make_study(trials)), tmp_path, width=1280, script=TICKS)["charts"]
+    assert len(found) == 3
+    assert all(chart["marks"] == 3 and chart["outside"] == 0 and chart["ticks"] >= 2 for chart in found), found

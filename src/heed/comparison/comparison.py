@@ -13,7 +13,7 @@ from heed.comparison.breakdown import (
     largest_differences,
 )
 from heed.comparison.confounders import Fact, describe_match, find_confounders, option_facts, side_facts
-from heed.comparison.pairs import PairReport, SideStatistics, compare_pairs, side_statistics
+from heed.comparison.pairs import PairReport, SideStatistics, compare_pairs, side_statistics, verdicts
 from heed.comparison.runs import Side, TestSet
 from heed.evaluation.scores import Metric, MetricScore, compute, corpus_scores
 from heed.evaluation.significance import METRICS, Sample, Spread, resample, spread
@@ -92,18 +92,16 @@ def compare(
     signatures = {name: score.signature for name, score in further[0][0].items()}
     signatures |= {"BLEU": scored.bleu_signature, "chrF": scored.chrf_signature}
     statistics, samples, pairs = _test(test_set, sides)
-    other_sets = [
-        OtherTestSet(other.split, len(other.sources), _test(other, translated)[-1]) for other, translated in others
-    ]
-    verdict = [pair.verdict for pair in pairs]
-    if other_sets:
-        tested = [(test_set.split, pairs), *((other.split, other.pairs) for other in other_sets)]
-        verdict = [f"On {split}: {pair.verdict}" for split, found in tested for pair in found]
+    verdict, other_sets = {test_set.split: verdicts(pairs, sides, samples)}, []
+    for other, translated in others:
+        _, other_samples, tested = _test(other, translated)
+        other_sets.append(OtherTestSet(other.split, len(other.sources), tested))
+        verdict[other.split] = verdicts(tested, translated, other_samples)
     return Comparison(
         split=test_set.split,
         sentences=len(test_set.sources),
         signatures=signatures,
-        verdict=verdict,
+        verdict=[f"On {split}: {each}" if others else each for split, found in verdict.items() for each in found],
         match=describe_match(sides),
         warnings=find_confounders(test_set, sides, signatures),
         sides=[_side_report(*parts, test_set) for parts in zip(sides, samples, further, strict=True)],

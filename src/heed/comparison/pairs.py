@@ -90,6 +90,32 @@ def compare_pairs(
     ]
 
 
+def verdicts(
+    reports: Sequence[PairReport], sides: Sequence[Side], samples: Sequence[Mapping[str, Sample]]
+) -> list[str]:
+    """Return the verdict on each pair; one sentence replaces those on three or more that do not translate."""
+    bleu = [float(sample["BLEU"].scores.mean()) for sample in samples]
+    failed = {
+        side.name: (score, side.mean("steps")) for side, score in zip(sides, bleu, strict=True) if score < MIN_BLEU
+    }
+    if len(failed) < 3:
+        return [report.verdict for report in reports]
+    scores, steps = map(sorted, zip(*failed.values(), strict=True))
+    count = f"None of the {len(sides)}" if len(failed) == len(sides) else f"{len(failed)} of the {len(sides)}"
+    fault = f"not trained enough ({_range(steps, ',.0f')} steps)" if steps[-1] < MIN_STEPS else "broken"
+    summary = (
+        f"{count} systems {'translates' if len(failed) == len(sides) else 'do not translate'} "
+        f"({_range(scores, '.1f')} BLEU, below {MIN_BLEU:g}): they are {fault}."
+    )
+    if len(failed) < len(sides):
+        summary += f" They are {', '.join(failed)}."
+    return [summary, *(each.verdict for each in reports if not {each.better, each.worse} <= failed.keys())]
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    return " to ".join(dict.fromkeys(format(value, form) for value in (values[0], values[-1])))
+
+
 def _verdict(pair: PairReport, better: Side, worse: Side, *, bleu: tuple[float, float], pairs: int) -> str:
     """Return the verdict: first of all whether any system translates, then which one is better.
 

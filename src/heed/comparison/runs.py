@@ -142,8 +142,15 @@ def group_runs(paths: Sequence[Path]) -> tuple[list[tuple[str, list[Path]]], lis
                 continue
             varied = [word for word in read_varied_overrides(run) or [run.name] if not word.startswith("seed=")]
             groups.setdefault((folder, " ".join(varied) or folder.name), []).append(run)
-    names = unique_names([name for _, name in groups], [folder for folder, _ in groups])
+    names = unique_names(_short_names([name for _, name in groups]), [folder for folder, _ in groups])
     return list(zip(names, groups.values(), strict=True)), left_out
+
+
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Leave out the option if all names are its choices: additive and dot, not model/attention=additive and …=dot."""
+    parts = [name.rpartition("=") for name in names]
+    is_one = len({option for option, *_ in parts}) == 1 and parts[0][0] and not {*"= "} & {*parts[0][0]}
+    return [value for *_, value in parts] if is_one and all(value[:1].isalpha() for *_, value in parts) else [*names]
 
 
 def side_names(paths: Sequence[Path]) -> list[str]:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class Attended:
     """A sentence pair with the model's attention weights over its pieces, without padding.
 
-    Each row of a map is a distribution over its columns. Both piece lists end with EOS, unless the translation was cut
-    at the length limit of the search.
+    Each row of a map is a distribution over its columns; with ``reach=local_p``, a distribution times Luong's Gaussian,
+    which sums to at most 1. Both piece lists end with EOS, unless the translation was cut at the length limit of the
+    search.
     """
 
     source: str

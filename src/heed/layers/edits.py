@@ -31,7 +31,8 @@ class Edit:
     weights: Literal["off", "uniform", "diagonal"] | Float[Tensor, "#L #H *#B #Q K"] | Float[np.ndarray, "#L #H #Q K"]
     """
     - "off": 0, so that the context is 0.
-    - "uniform": equal weights, so that the context is the mean of the values.
+    - "uniform": equal weights that sum to 1, so that the context is the mean of the values. The weights that they
+      replace may sum to less with ``reach=local_p``.
     - "diagonal": position t attends to key t alone, and beyond the last key to nothing.
     - An array with the axes of `Attended`, such as the map of another sentence. An axis of size 1 applies to all
       layers, heads or positions. Positions after its last row are not edited; keys after its last column get 0.

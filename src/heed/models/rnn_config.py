@@ -141,4 +141,4 @@ class RNNConfig(ModelConfig):
     @property
     def length_limits(self) -> dict[str, tuple[float, float, float]]:
         limit = self.attention.max_source
-        return {f"model.attention.max_source={limit}": (limit, inf, inf)} if limit else {}
+        return {f"model.attention.max_source={limit}": (float(limit), inf, inf)} if limit else {}

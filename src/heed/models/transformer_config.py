@@ -82,4 +82,4 @@ class TransformerConfig(ModelConfig):
     @property
     def length_limits(self) -> dict[str, tuple[float, float, float]]:
         limit = self.positions.max_length
-        return {f"model.positions.max_length={limit}": (limit, limit, inf)} if limit else {}
+        return {f"model.positions.max_length={limit}": (float(limit), float(limit), inf)} if limit else {}

@@ -12,7 +12,7 @@ from heed.plot.canvas import INK, SOFT_INK, Canvas, TextStyle, is_wide, shade
 from heed.symbols import WORD_START
 
 Weights = npt.NDArray[np.floating[Any]]
-"""Attention weights of Q queries on K keys, each row a distribution: "Q K"."""
+"""Attention weights of Q queries on K keys, each row a distribution, except with ``reach=local_p``: "Q K"."""
 
 TITLES = {
     "cross": ("Cross-attention", "rows: target pieces, columns: source pieces"),
@@ -57,18 +57,26 @@ def piece_label(piece: str) -> str:
 
 
 def most_informative_head(weights: Weights) -> tuple[int, int]:
-    """Return (layer, head), from 0, of the map with the largest mutual information between query and key.
+    """Return (layer, head), from 0, of the map that says most about the sentence.
 
-    Queries have equal probability. The mutual information is zero if all rows are equal, and largest if each row puts
-    its weight on a different column.
+    It has the largest sum of two numbers. Queries have equal probability in both.
+
+    - The mutual information between query and key, in nats. It is zero if all rows are equal, and largest if each row
+      puts its weight on a different column.
+    - The longest distance between two queries that attend to the same key, as a pronoun and its noun do, in parts of
+      the sentence; each distance is multiplied by the probability that both attend to the same key.
 
     Args:
         weights: "L H Q K".
     """
-    joint = np.asarray(weights, dtype=np.float64) / weights.shape[2]
+    weights = np.asarray(weights, dtype=np.float64)
+    joint, queries = weights / weights.shape[2], np.arange(weights.shape[2])
     independent = joint.sum(2, keepdims=True) / weights.shape[2]
     ratio = np.divide(joint, independent, out=np.ones_like(joint), where=joint > 0)
-    layer, head = np.unravel_index((joint * np.log(ratio)).sum((2, 3)).argmax(), weights.shape[:2])
+    information = (joint * np.log(ratio)).sum((2, 3))
+    distances = np.abs(queries[:, None] - queries) / len(queries)
+    longest = (weights @ weights.swapaxes(2, 3) * distances).max((2, 3))
+    layer, head = np.unravel_index((information + longest).argmax(), weights.shape[:2])
     return int(layer), int(head)
 
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from heed.errors import HeedError
 from heed.plot.attention_map import GOLD, TITLES, MapSet, most_informative_head, piece_label
+from heed.plot.fonts import choose_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,6 +70,7 @@ def attention(
     ax.set_yticks(range(len(maps.rows)), map(piece_label, maps.rows), parse_math=False)
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
     ax.set_title(f"{TITLES[kind][0]}, layer {layer % layers + 1}, head {head % heads + 1}")
+    choose_fonts(ax)
     return ax
 
 
@@ -104,6 +106,7 @@ def curves(
     ax.set_xlabel(CURVES.get(x, x))
     ax.set_ylabel(CURVES.get(y, y))
     ax.legend()
+    choose_fonts(ax)
     return ax
 
 
@@ -123,7 +126,10 @@ def spreads(groups: Mapping[str, Sequence[float]], *, x: str, ax: "Axes | None" 
     ax.set_yticks(range(len(groups)), groups, parse_math=False)
     ax.set_ylim(len(groups) - 0.5, -0.5)
     ax.grid(axis="x", alpha=0.3)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.tick_params(length=0)
     ax.set_xlabel(x)
+    choose_fonts(ax)
     return ax
 
 

@@ -1,23 +1,24 @@
 """Drawing primitives: a canvas of text and tiles, fonts, and the colour palette.
 
-Pillow paints the pixels of PNG files; matplotlib writes SVG and PDF, and supplies the colour map and the fonts.
+Pillow writes PNG files, matplotlib SVG and PDF files. Both have matplotlib's letters and colours.
 """
 
 import math
 import unicodedata
-import warnings
+from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from heed.plot.fonts import choose_fonts, load_font, report_missing, silent_about_glyphs
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
-    from PIL.ImageFont import FreeTypeFont
 
 Pixels = npt.NDArray[np.uint8]
 """Palette indices, "height width"."""
@@ -29,12 +30,6 @@ POINTS = 72
 """Points per inch: a pixel of a canvas is a point in SVG and PDF files."""
 X_HEIGHT = 0.36
 """Distance from the baseline of a text to the middle of its letters, relative to its size."""
-CJK_FONTS = (
-    "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans CJK KR", "Noto Sans JP", "Noto Sans SC", "Noto Sans KR",
-    "Source Han Sans", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "IPAGothic", "IPAexGothic", "Droid Sans Fallback",
-    "Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo", "Yu Gothic", "Microsoft YaHei", "Malgun Gothic",
-    "Arial Unicode MS",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,13 +42,13 @@ class TextStyle:
     """Palette index."""
     bold: bool = False
 
-    def font(self, text: str, scale: int) -> "FreeTypeFont":
-        """Return a font that has the characters of the text, if one is installed."""
-        return _load_font(self.size * scale, bold=self.bold, wide=any(map(is_wide, text)))
-
     def width(self, text: str) -> float:
         """Return the width of the text in pixels."""
-        return self.font(text, 1).getlength(text)
+        return self.paint(text, 1)[1]
+
+    def paint(self, text: str, scale: int) -> tuple[Pixels, float, tuple[float, float]]:
+        """Return letters as opacities from 0 to 255, the text's width, and their top left corner from its baseline."""
+        return _paint(text, self.size * scale, bold=self.bold)
 
     def wrap(self, text: str, width: float) -> list[str]:
         """Break the text at spaces into lines of at most ``width`` pixels; break longer words anywhere."""
@@ -64,9 +59,29 @@ class TextStyle:
             lines[-1] += f" {word}" if lines[-1] else word
             while self.width(lines[-1]) > width and len(lines[-1]) > 1:
                 line = lines.pop()
-                length = next((n for n in range(len(line) - 1, 1, -1) if self.width(line[:n]) <= width), 1)
+                length = self._count_fitting(line, width)
                 lines += [line[:length], line[length:]]
         return lines
+
+    def _count_fitting(self, line: str, width: float) -> int:
+        """Return how many of the line's characters fit, at least one; a mark stays with its letter."""
+        length = bisect_right(range(2, len(line)), width, key=lambda n: self.width(line[:n])) + 1
+        while length > 1 and unicodedata.category(line[length])[0] == "M":
+            length -= 1
+        return length
+
+
+@lru_cache(4096)  # a piece is the label of several maps
+def _paint(text: str, size: float, *, bold: bool) -> tuple[Pixels, float, tuple[float, float]]:
+    from matplotlib.ft2font import LoadFlags
+
+    font = load_font(text, size, bold=bold)
+    with silent_about_glyphs():
+        font.set_text(text, flags=LoadFlags.TARGET_LIGHT)
+    font.draw_glyphs_to_bitmap()
+    opacity = np.array(font.get_image())
+    corner = font.get_bitmap_offset()[0] / 64, font.get_descent() / 64 - len(opacity)
+    return opacity, font.get_width_height()[0] / 64, corner
 
 
 class Canvas:
@@ -109,6 +124,7 @@ class Canvas:
         """Return everything as a palette image."""
         from PIL import Image, ImageDraw
 
+        report_missing(text for _, _, text, *_ in self._texts)
         scale = self.scale
         image = Image.new("L", (self.width * scale, math.ceil(self.bottom) * scale), WHITE)
         for x, y, colours, size in self._tiles:
@@ -121,15 +137,13 @@ class Canvas:
             box = [round(edge * scale) for edge in (x - 1, y - 1, x + size, y + size)]
             draw.rectangle(box, outline=FRAME, width=2 * scale)
         for left, middle, text, style, anchor, vertical in self._texts:
-            x, y, font = left * scale, middle * scale, style.font(text, scale)
-            if not vertical:
-                draw.text((x, y), text, style.colour, font, anchor=f"{anchor}m")
-                continue
-            length, height = math.ceil(font.getlength(text)) + 1, sum(font.getmetrics())
-            mask = Image.new("L", (length, height))
-            ImageDraw.Draw(mask).text((0, height / 2), text, 255, font, anchor="lm")
-            corner = round(x - height / 2), round(y) - length
-            image.paste(style.colour, corner, mask.transpose(Image.Transpose.ROTATE_90))
+            opacity, width, (across, down) = style.paint(text, scale)
+            across -= width * {"l": 0, "m": 0.5, "r": 1}[anchor]
+            down += X_HEIGHT * style.size * scale
+            if vertical:
+                opacity, across, down = np.rot90(opacity), down, -across - opacity.shape[1]
+            letters = Image.fromarray(np.ascontiguousarray(opacity))
+            image.paste(style.colour, (round(left * scale + across), round(middle * scale + down)), letters)
         image.putpalette(_palette())
         return image
 
@@ -156,10 +170,9 @@ class Canvas:
             axes.add_patch(Rectangle((x, y), size, size, fill=False, linewidth=2, edgecolor=colours[FRAME]))
         for left, middle, text, style, anchor, vertical in self._texts:
             x, y = (left + X_HEIGHT * style.size, middle) if vertical else (left, middle + X_HEIGHT * style.size)
-            font = _font_file(bold=style.bold, wide=any(map(is_wide, text)))
             placing: Any = {"ha": {"l": "left", "m": "center", "r": "right"}[anchor], "rotation": 90 if vertical else 0}
-            placing |= {"va": "baseline", "rotation_mode": "anchor"}
-            axes.text(x, y, text, size=style.size, color=colours[style.colour], font=font, parse_math=False, **placing)
+            placing |= {"va": "baseline", "rotation_mode": "anchor", "weight": "bold" if style.bold else "normal"}
+            axes.text(x, y, text, size=style.size, color=colours[style.colour], parse_math=False, **placing)
         return figure
 
     def save(self, path: Path) -> None:
@@ -174,8 +187,8 @@ def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure as SVG or PDF: equal figures become equal files, and PDF text can be edited."""
     from matplotlib import rc_context
 
-    with rc_context({"svg.hashsalt": "heed", "pdf.fonttype": 42}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # drawn as a box, as in PNG files
+    choose_fonts(figure)
+    with rc_context({"svg.hashsalt": "heed", "pdf.fonttype": 42}), silent_about_glyphs():
         figure.savefig(path, metadata={"CreationDate" if path.suffix == ".pdf" else "Date": None})
 
 
@@ -198,24 +211,3 @@ def _palette() -> bytes:
     frame = np.array([(217, 95, 2)], dtype=np.uint8)
     greys = np.linspace((27, 33, 48), (255, 255, 255), WHITE - INK + 1)
     return bytes(np.concatenate([blues, frame, greys.round().astype(np.uint8)]).tobytes())
-
-
-@cache
-def _load_font(size: float, *, bold: bool, wide: bool) -> "FreeTypeFont":
-    from PIL import ImageFont
-
-    # The default layout engine, raqm, fails on some strings; pieces need no complex text layout.
-    return ImageFont.truetype(_font_file(bold=bold, wide=wide), size, layout_engine=ImageFont.Layout.BASIC)
-
-
-@cache
-def _font_file(*, bold: bool, wide: bool) -> Path:
-    """Return matplotlib's DejaVu Sans; for ``wide`` characters a CJK font, if one is installed."""
-    from matplotlib import font_manager
-
-    if wide:
-        installed = {font.name: font.fname for font in font_manager.fontManager.ttflist}
-        if file := next((installed[name] for name in CJK_FONTS if name in installed), None):
-            return Path(file)
-    properties = font_manager.FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
-    return Path(font_manager.findfont(properties))

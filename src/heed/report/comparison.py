@@ -203,7 +203,7 @@ def _bucketing_figure(bucketing: BucketingReport) -> Markup:
 def _learning_curves(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the charts that the script of the page draws, with a curve for each run that has its metrics."""
     titles = {
-        "valid_bleu": ("BLEU", "validation"),
+        "valid_bleu": ("BLEU", "validation, greedy"),
         "valid_loss": ("Validation loss", "nats per target token"),
         "nll": ("Training loss", "nats per target token"),
     }

@@ -105,8 +105,11 @@ def _figures(rows: Rows, speed: Rows) -> list[dict[str, Any]]:
     columns = [name.removeprefix("valid_") for name in (rows[0] if rows else ()) if name.startswith("valid_")]
     figures = [
         ("Loss", "nats per target token", rows, {"train": "nll", "valid": "valid_loss"}),
-        ("BLEU and chrF", "validation", rows, {"BLEU": "valid_bleu", "chrF": "valid_chrf"}),
-        *((name, "validation", rows, {"valid": f"valid_{name}"}) for name in columns[3:]),
+        ("BLEU and chrF", "validation, greedy", rows, {"BLEU": "valid_bleu", "chrF": "valid_chrf"}),
+        *(
+            (name, "validation" if name == "aer" else "validation, greedy", rows, {"valid": f"valid_{name}"})
+            for name in columns[3:]
+        ),
         ("Learning rate", "", rows, {"lr": "lr"}),
         ("Gradient norm", "before clipping", rows, {"norm": "grad_norm"}),
         ("Speed", "tokens per second", speed, {"speed": "tokens_per_second"}),

@@ -1,6 +1,7 @@
 """Serve the pages of all runs of a folder to the browsers of this machine."""
 
 import hashlib
+import re
 import time
 from contextlib import suppress
 from datetime import datetime
@@ -97,5 +98,7 @@ def _list_page(folder: Path, tick: int) -> str:
     for row in rows:
         files = [folder / row["run"] / name for name in (CONFIG, FAILURE)]
         started = datetime.fromtimestamp(max(file.stat().st_mtime for file in files if file.exists()))
-        row |= {"started": started, "href": f"/{quote(row['run'])}/{REPORT}"}
+        words = re.split(r" (?=[\w+~./@-]+=)", row["settings"])
+        settings = [(name, value.strip("'\"")) for name, _, value in (word.partition("=") for word in words) if name]
+        row |= {"started": started, "href": f"/{quote(row['run'])}/{REPORT}", "settings": settings}
     return render_template("runs.html.j2", path=folder, runs=sorted(rows, key=lambda row: row["started"])[::-1])

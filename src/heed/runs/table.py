@@ -26,11 +26,11 @@ COLUMNS = {
     "steps": ("steps", ","),
     "minutes": ("minutes", ".1f"),
     "valid_bleu": ("valid BLEU", ".2f"),
-    "valid_chrf": ("chrF", ".2f"),
-    "valid_loss": ("loss", ".3f"),
+    "valid_chrf": ("valid chrF", ".2f"),
+    "valid_loss": ("valid loss", ".3f"),
     "test_bleu": ("test BLEU", ".2f"),
-    "test_chrf": ("chrF", ".2f"),
-    "test_loss": ("loss", ".3f"),
+    "test_chrf": ("test chrF", ".2f"),
+    "test_loss": ("test loss", ".3f"),
     "state": ("state", ""),
 }
 """Title and format of each column, in order, by the key of a row."""
@@ -91,7 +91,9 @@ def runs_table(rows: Sequence[Row], style: str = "text") -> str:
             columns += _settings_columns(rows)
         else:
             cells = ["" if row[key] is None else format(row[key], form) for row in rows]
-            columns.append((">" if form else "<", title, cells))
+            # A terminal is narrow: chrF and loss follow the BLEU of their set.
+            follows = style == "text" and key.endswith(("_chrf", "_loss"))
+            columns.append((">" if form else "<", title.partition(" ")[2] if follows else title, cells))
     return _format_columns(columns, style)
 
 
@@ -207,9 +209,10 @@ def format_table(lines: Sequence[Sequence[str]], sides: str, style: str = "text"
         return "\n".join([head, "|" + "|".join(":--" if side == "<" else "--:" for side in sides) + "|", *rows])
     if style == "latex":
         head, *rows = [" & ".join(re.sub(r"[&%$#_{}]", r"\\\g<0>", cell) for cell in line) + r" \\" for line in lines]
-        text = "\n".join(["\\hline", head, "\\hline", *rows, "\\hline"]).replace("±", r"$\pm$").replace("<", "$<$")
+        rules = [r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
+        text = "\n".join(rules).replace("±", r"$\pm$").replace("<", "$<$").replace("−", "$-$")
         columns = sides.replace("<", "l").replace(">", "r")
-        return f"\\begin{{tabular}}{{{columns}}}\n{text}\n\\end{{tabular}}"
+        return f"% \\usepackage{{booktabs}}\n\\begin{{tabular}}{{{columns}}}\n{text}\n\\end{{tabular}}"
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     forms = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
     return "\n".join("  ".join(map(format, line, forms)).rstrip() for line in lines)

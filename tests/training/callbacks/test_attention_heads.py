@@ -114,6 +114,13 @@ def test_the_entropy_is_zero_for_one_key_and_one_for_equal_weights() -> None:
     assert normalized_entropy(rows).tolist() == pytest.approx([0, 1, 0.5])
 
 
+def test_rows_that_do_not_sum_to_one_have_the_entropy_of_their_distribution() -> None:
+    rows = np.array([[0.2, 0.2, 0.0, 0.0], [0.3, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    found = normalized_entropy(rows)
+    assert found[:2].tolist() == pytest.approx([0.5, 0])
+    assert np.isnan(found[2])
+
+
 def test_the_entropy_of_a_causal_row_has_the_keys_up_to_its_position() -> None:
     rows = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.5, 0.5, 0]])
     found = normalized_entropy(np.stack([rows, rows]), causal=True)

@@ -124,6 +124,20 @@ function logTicks(low, high, most) {
   const [few, many] = [[1], [1, 2, 5]].map(factors => powers.flatMap(power => factors.map(factor => factor * power)).filter(tick => tick >= low * .999 && tick <= high * 1.001));
   return many.length > most ? few : many;
 }
+/* The axis whose round ticks enclose all values: {low, high, log, ticks}. */
+function enclosing(low, high, most, log = false) {
+  const exponents = log ? [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))] : [];
+  const powers = log ? Array.from({ length: exponents[1] - exponents[0] + 1 }, (_, i) => 10 ** (exponents[0] + i)) : [];
+  const unit = 10 ** Math.floor(Math.log10((high - low) / most || 1));
+  const grids = log ? [[1, 2, 5], [1]].map(factors => powers.flatMap(power => factors.map(factor => factor * power)))
+    : [1, 2, 5, 10, 20].map(factor => {
+      const step = factor * unit, first = Math.floor(low / step + 1e-9), last = Math.ceil(high / step - 1e-9);
+      return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
+    });
+  const kept = grids.map(grid => grid.filter((tick, i) => !(grid[i + 1] <= low * 1.001) && !(grid[i - 1] >= high * .999)));
+  const ticks = (log ? kept : grids).find(each => each.length <= most + 1) ?? grids.at(-1);
+  return { low: ticks[0], high: ticks.at(-1), log, ticks };
+}
 const short = value => {
   const size = Math.abs(value);
   if (size >= 1e9) return `${+(value / 1e9).toPrecision(3)} G`;
@@ -141,7 +155,7 @@ function axes(width, height, x, y, right = 26) {
   const along = scale(x, left, width - right), up = scale(y, height - bottom, top);
   const svg = make("svg:svg", { class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img" });
   const ticks = ({ low, high, log }, most) => log ? logTicks(low, high, most + 2) : roundTicks(low, high, most);
-  for (const tick of ticks(y, 5)) svg.append(
+  for (const tick of y.ticks ?? ticks(y, 5)) svg.append(
     make("svg:line", { class: "grid", x1: left, x2: width - right, y1: up(tick), y2: up(tick) }),
     make("svg:text", { class: "tick end", x: left - 7, y: up(tick) + 4 }, short(tick)));
   for (const tick of x.ticks ?? ticks(x, Math.max(2, Math.floor((width - left - right) / 80))))

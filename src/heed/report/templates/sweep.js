@@ -8,7 +8,7 @@ const mark = (x, y, { state, faint, name }, score) => make("svg:path", { class: 
 function trialCurves({ objective, limits, curves }) {
   return width => {
     const steps = curves.flatMap(curve => curve.points.map(([step]) => step));
-    const { svg, along, up } = axes(width, 320, { low: 0, high: Math.max(...steps), name: "optimizer step" }, { low: limits[0], high: limits[1] });
+    const { svg, along, up } = axes(width, 320, { low: 0, high: Math.max(...steps), name: "optimizer step" }, enclosing(...limits, 5));
     for (const curve of curves) {
       const points = curve.points.map(([step, score]) => [along(step), up(between(score, limits))]);
       svg.append(make("svg:path", { class: "curve side-0", opacity: curve.faint ? .3 : 1, d: pathOf(points) }),
@@ -23,10 +23,10 @@ function trialCurves({ objective, limits, curves }) {
 function scatter({ name, log, choices, limits, points }) {
   return width => {
     const xs = points.map(point => +point.x), [low, high] = [Math.min(...xs), Math.max(...xs)];
-    const margin = log ? 1 : (high - low) * .05 || Math.abs(low) * .1 || 1;
+    const margin = high > low ? 0 : Math.abs(low) * .1 || 1, most = Math.max(3, Math.floor((width - 78) / 80));
     const x = choices.length ? { low: -.6, high: choices.length - .4, ticks: choices.map((_, i) => i), format: i => choices[i] }
-      : log && high > low ? { low, high, log } : { low: low - margin, high: high + margin };
-    const { svg, along, up } = axes(width, 200, x, { low: limits[0], high: limits[1] });
+      : enclosing(low - margin, high + margin, most, log && low > margin);
+    const { svg, along, up } = axes(width, 200, x, enclosing(...limits, 5));
     svg.append(...points.map(point => mark(along(+point.x), up(between(point.y, limits)), point, short(point.y))));
     svg.setAttribute("aria-label", `Scores of ${points.length} trials by ${name}`);
     return svg;

@@ -125,14 +125,16 @@ class MeasureAttentionHeads(Callback):
 def normalized_entropy(weights: AttentionMap, *, causal: bool = False) -> Floats:
     """Return H(α) / log K of each row "… Q K": 0 if it attends to one key, 1 if to all K keys alike.
 
-    Rows with a single key have no entropy: NaN.
+    A row is divided by its sum, which may be less than 1 with ``reach=local_p``. Rows with a single key, or without
+    weights, have no entropy: NaN.
 
     Args:
         causal: row t has the keys up to t, instead of all.
     """
-    log = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
     queries, keys = weights.shape[-2:]
-    with np.errstate(invalid="ignore"):  # 0 / log 1
+    with np.errstate(invalid="ignore"):  # 0 / 0, 0 / log 1
+        weights = weights / weights.sum(-1, keepdims=True)
+        log = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
         return -(weights * log).sum(-1) / np.log(np.arange(queries) + 1.0 if causal else keys)
 
 
