@@ -47,7 +47,7 @@ class Sampler:
     def draw(self, pools: Iterator[tuple[Pool, str, Pairs, IntArray]]) -> Iterator[tuple[Pool, Pairs]]:
         """Yield each pool with its sampled pairs. The next pool is sampled while this one is trained on.
 
-        ``pools`` are given with their seed, their pairs, and the index of the view of each pair.
+        ``pools`` have their seed, their pairs, and the index of each pair's view. A killed process raises a HeedError.
         """
         self._process = self._process or start_pool(1)
         draw, submit = partial(_draw, self.tokenizer.models, self.rate, self.noises), self._process.submit
