@@ -257,7 +257,8 @@ def _bias(output: SystemOutput, metric: str) -> list[str]:
 def unusual_references(output: SystemOutput) -> list[str]:
     """Return reasons against comparability: references that look lower-cased or tokenized."""
     lines = [*chain(*output.references)]
-    is_lower = not any(map(str.isupper, "".join(lines))) and 2 * sum(line.upper() != line for line in lines) > len(lines)
+    is_cased = 2 * sum(line.upper() != line for line in lines) > len(lines)
     is_tokenized = 2 * sum(line.rstrip().endswith(" .") for line in lines) > len(lines)
+    is_lower = is_cased and not any(map(str.isupper, "".join(lines)))
     reasons = {"the references have no upper case": is_lower, "the references look tokenized": is_tokenized}
     return [reason for reason, applies in reasons.items() if applies]
