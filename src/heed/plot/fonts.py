@@ -53,8 +53,8 @@ def choose_fonts(artist: "Artist") -> None:
 
     texts = [text for text in artist.findobj(Text) if not text.get_text().isascii()]
     for text in texts:
-        families = map(_family, [_default_file(), *fallback_files(text.get_text())])
-        text.set_fontfamily(list(dict.fromkeys([*text.get_fontfamily(), *families])))
+        if files := fallback_files(text.get_text()):
+            text.set_fontfamily([*text.get_fontfamily(), *map(_family, [_default_file(), *files])])
     report_missing(text.get_text() for text in texts)
 
 
