@@ -58,7 +58,8 @@ class Translator:
 
     A line without letters (``str.isalpha``), such as a number or an emoji, is its own translation with the score 0,
     unless no source piece of the model has a letter. Empty hypotheses rank after all others, because an empty line is
-    lost text. `without_fallbacks` returns what the search found instead, for scores.
+    lost text. White space for which the tokenizer has no piece, such as a no-break space, is read as a space.
+    `without_fallbacks` translates every line as it is and returns what the search found, for scores.
 
     Every method that takes sentences accepts a single string as one sentence. The result is still a list.
 
@@ -130,7 +131,7 @@ class Translator:
         return other
 
     def without_fallbacks(self) -> "Translator":
-        """Return a translator that sends lines without letters to the model too, and accepts empty translations."""
+        """Return a translator that sends every line to the model as it is, and accepts empty translations."""
         other = copy(self)
         other._fallbacks = False
         return other
@@ -309,6 +310,11 @@ class Translator:
         )
         return score_output(output, {})
 
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return the ids of sentences of any length to translate, without EOS. White space of any script has no ids."""
+        known = self.tokenizer.with_known_spaces if self._fallbacks else str
+        return self.tokenizer.encode_src([known(line) if line.strip() else "" for line in sentences])
+
     def translate_ids(self, sources: Sequence[Sequence[int]], *, search: Search | None = None) -> list[NBest]:
         """Return the hypotheses of the search for each source, best first.
 
@@ -457,11 +463,9 @@ class Translator:
     def _encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets, with EOS."""
         check_pairs(sources, targets)
-        src_ids = self._encode_src(sources)
+        src_ids = self.without_fallbacks()._encode_src(sources)
         tgt_ids = encode_lines(self.tokenizer.encode_tgt, targets, max_tokens=self.max_tokens)
         return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
 
     def _encode_src(self, sentences: list[str]) -> list[list[int]]:
-        """Return the ids of source sentences, without EOS. White space of any script has no ids."""
-        sentences = [line if line.strip() else "" for line in sentences]
-        return encode_lines(self.tokenizer.encode_src, sentences, max_tokens=self.max_tokens)
+        return encode_lines(self.encode, sentences, max_tokens=self.max_tokens)

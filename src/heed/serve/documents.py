@@ -62,8 +62,7 @@ class Document:
 
 def text_document(text: str, splitter: SentenceSplitter) -> Document:
     """Split a plain text. Line breaks and white space around lines are kept."""
-    pieces = [piece for line in text.split("\n") for piece in ("\n", *_pieces(line, splitter, str))]
-    return Document(pieces[1:])
+    return Document([piece for line in text.splitlines(keepends=True) for piece in _pieces(line, splitter, str)])
 
 
 def html_document(text: str, splitter: SentenceSplitter) -> Document:

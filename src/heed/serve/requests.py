@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Request
+from starlette.datastructures import MultiDict
 from starlette.types import Message
 
 from heed.serve.errors import ApiError
@@ -84,15 +86,31 @@ def _limited(request: Request, max_body: int) -> Request:
 async def _read_fields(request: Request) -> Any:
     """Return the fields of a request: JSON, a form or URL parameters. A repeated field is a list."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
-        body = await request.body()
+    body = await request.body()
+    # Without a Content-Type, `curl -d` calls JSON a form.
+    if kind == "application/json" or kind.endswith("+json") or body.lstrip().startswith(b"{"):
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
             raise ApiError("Invalid request: the body is not JSON.") from error
-    sent = [request.query_params, *([await request.form(max_files=0)] if kind in FORMS else [])]
+    try:
+        sent: list[Any] = [_url_encoded(request.scope["query_string"]), _url_encoded(body if kind == FORMS[0] else b"")]
+        if kind == FORMS[1]:
+            sent.append(await request.form(max_files=0))
+            body.decode()  # Starlette has read other bytes as Latin-1
+    except UnicodeDecodeError as error:
+        raise ApiError("Invalid request: the form is not UTF-8.") from error
     fields = {name: list(map(_with_line_feeds, part.getlist(name))) for part in sent for name in part}
     return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
+
+
+def _url_encoded(form: bytes) -> MultiDict:
+    """Return the fields of a form or a query string; raise an ApiError if an "&" in a value is not escaped."""
+    text = form.decode()
+    fields = MultiDict(parse_qsl(text, keep_blank_values=True, errors="strict"))
+    if any(re.search(r"\s", name) for name in fields) or (text and not all("=" in part for part in text.split("&"))):
+        raise ApiError("Invalid request: a form is NAME=VALUE&NAME=VALUE: encode & as %26, or use --data-urlencode.")
+    return fields
 
 
 def _with_line_feeds(text: Any) -> Any:
