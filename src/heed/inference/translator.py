@@ -58,8 +58,7 @@ class Translator:
 
     A line without letters (``str.isalpha``), such as a number or an emoji, is its own translation with the score 0,
     unless no source piece of the model has a letter. Empty hypotheses rank after all others, because an empty line is
-    lost text. White space for which the tokenizer has no piece, such as a no-break space, is read as a space.
-    `without_fallbacks` translates every line as it is and returns what the search found, for scores.
+    lost text. White space without a piece, such as a tab, is read as a space. `without_fallbacks` does none of this.
 
     Every method that takes sentences accepts a single string as one sentence. The result is still a list.
 
@@ -131,7 +130,7 @@ class Translator:
         return other
 
     def without_fallbacks(self) -> "Translator":
-        """Return a translator that sends every line to the model as it is, and accepts empty translations."""
+        """Return a translator for scores, which sends every line to the model as it is and accepts empty translations."""
         other = copy(self)
         other._fallbacks = False
         return other
@@ -250,7 +249,7 @@ class Translator:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
         sources = as_list(sources)
         if targets is None:
-            ids = self._encode_src(sources)
+            ids = encode_lines(self.encode, sources, max_tokens=self.max_tokens)
             n_best, _ = self._hypotheses(sources, ids, self._build_search({**search}))
             return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
         targets = as_list(targets)
@@ -352,7 +351,7 @@ class Translator:
         done = 0
         while sentences := list(islice(lines, chunk)):
             with renumbered(partial(add, done)):
-                src_ids = self._encode_src(sentences)
+                src_ids = encode_lines(self.encode, sentences, max_tokens=self.max_tokens)
                 found, empty = self._hypotheses(sentences, src_ids, search)
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
@@ -463,9 +462,6 @@ class Translator:
     def _encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets, with EOS."""
         check_pairs(sources, targets)
-        src_ids = self.without_fallbacks()._encode_src(sources)
+        src_ids = encode_lines(self.without_fallbacks().encode, sources, max_tokens=self.max_tokens)
         tgt_ids = encode_lines(self.tokenizer.encode_tgt, targets, max_tokens=self.max_tokens)
         return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
-
-    def _encode_src(self, sentences: list[str]) -> list[list[int]]:
-        return encode_lines(self.encode, sentences, max_tokens=self.max_tokens)

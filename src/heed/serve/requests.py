@@ -84,10 +84,9 @@ def _limited(request: Request, max_body: int) -> Request:
 
 
 async def _read_fields(request: Request) -> Any:
-    """Return the fields of a request: JSON, a form or URL parameters. A repeated field is a list."""
+    """Return the fields: JSON, which `curl -d` calls a form; a form; or URL parameters. A repeated field is a list."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
-    # Without a Content-Type, `curl -d` calls JSON a form.
     if kind == "application/json" or kind.endswith("+json") or body.lstrip().startswith(b"{"):
         try:
             return json.loads(body)
