@@ -130,7 +130,7 @@ class Translator:
         return other
 
     def without_fallbacks(self) -> "Translator":
-        """Return a translator for scores, which sends every line to the model as it is and accepts empty translations."""
+        """Return a translator for scores, which gives the model every line as it is and accepts empty translations."""
         other = copy(self)
         other._fallbacks = False
         return other

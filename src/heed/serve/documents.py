@@ -62,7 +62,8 @@ class Document:
 
 def text_document(text: str, splitter: SentenceSplitter) -> Document:
     """Split a plain text. Line breaks and white space around lines are kept."""
-    return Document([piece for line in text.splitlines(keepends=True) for piece in _pieces(line, splitter, str)])
+    lines = re.split(r"([\n-\r\x1c-\x1e\x85\u2028\u2029])", text)  # with the line breaks, which are white space
+    return Document([piece for line in lines for piece in _pieces(line, splitter, str)])
 
 
 def html_document(text: str, splitter: SentenceSplitter) -> Document:

@@ -93,19 +93,18 @@ async def _read_fields(request: Request) -> Any:
         except (ValueError, RecursionError) as error:
             raise ApiError("Invalid request: the body is not JSON.") from error
     try:
-        sent: list[Any] = [_url_encoded(request.scope["query_string"]), _url_encoded(body if kind == FORMS[0] else b"")]
+        query, form = request.scope["query_string"].decode(), body.decode() if kind in FORMS else ""
+        sent: list[Any] = [_url_encoded(query), _url_encoded(form if kind == FORMS[0] else "")]
         if kind == FORMS[1]:
             sent.append(await request.form(max_files=0))
-            body.decode()  # Starlette has read other bytes as Latin-1
     except UnicodeDecodeError as error:
         raise ApiError("Invalid request: the form is not UTF-8.") from error
     fields = {name: list(map(_with_line_feeds, part.getlist(name))) for part in sent for name in part}
     return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
 
 
-def _url_encoded(form: bytes) -> MultiDict:
+def _url_encoded(text: str) -> MultiDict:
     """Return the fields of a form or a query string; raise an ApiError if an "&" in a value is not escaped."""
-    text = form.decode()
     fields = MultiDict(parse_qsl(text, keep_blank_values=True, errors="strict"))
     if any(re.search(r"\s", name) for name in fields) or (text and not all("=" in part for part in text.split("&"))):
         raise ApiError("Invalid request: a form is NAME=VALUE&NAME=VALUE: encode & as %26, or use --data-urlencode.")
