@@ -7,13 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heed.characters import (
-    find_invisible,
-    has_no_break_space,
-    has_repeated_spaces,
-    is_decomposed,
-    normalized,
-)
+from heed.characters import find_invisible, has_no_break_space, normalized
 
 WRONG = {
     "zero-width space": ("The lamp is old.\u200b", "\u200b"),
@@ -101,14 +95,10 @@ def test_line_ends_of_other_programs_are_found() -> None:
     ]
 
 
-def test_predicates() -> None:
+def test_no_break_spaces_and_accents() -> None:
     assert has_no_break_space("The\u00a0hat")
     assert has_no_break_space("der\u202fHut")
     assert not any(map(has_no_break_space, ("10\u00a0000 km", "Vraiment\u00a0?", "«\u202foui\u202f»", "The hat")))
-    assert has_repeated_spaces("The  hat")
-    assert not has_repeated_spaces("  The hat  ")
-    assert is_decomposed("cafe\u0301")
-    assert not is_decomposed("café")
     assert normalized("cafe\u0301") == normalized("cafe\u200b\u0301") == "café"
 
 

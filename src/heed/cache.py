@@ -18,16 +18,12 @@ from heed.progress import is_first_process, progress_bar, track
 
 FORMAT = 6
 """Version of the entries. Entries of another version are rebuilt."""
-
 MANIFEST = "manifest.json"
 """File of an entry with the size and the digest of every other file."""
-
 VERIFIED_BYTES = 2**28
 """Entries up to this size are compared with their digests whenever they are opened: a fraction of a second."""
-
 POLL = 0.5
 """Seconds between two attempts to get the lock."""
-
 HEAD_START = 10.0
 """Seconds that the other processes of a run wait for the first one to take the lock."""
 
@@ -38,11 +34,7 @@ def cache_key(*content: Any) -> str:
 
 
 def cache_home() -> Path:
-    """Return heed's folder for caches of this user, ``$XDG_CACHE_HOME/heed`` or ``~/.cache/heed``.
-
-    Raises:
-        HeedError: if there is neither XDG_CACHE_HOME nor a home folder.
-    """
+    """Return this user's folder, ``$XDG_CACHE_HOME/heed`` or ``~/.cache/heed``, or raise a HeedError if it has none."""
     folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:  # XDG: a relative path is ignored
         return (folder if folder.is_absolute() else Path.home() / ".cache") / "heed"

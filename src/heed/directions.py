@@ -29,14 +29,7 @@ class Direction(NamedTuple):
 
     @classmethod
     def parse(cls, name: str, *, where: str = "") -> "Direction":
-        """Parse a name such as "en-de".
-
-        Args:
-            where: prefix of the error message, such as an option's name.
-
-        Raises:
-            HeedError: if the name is not two different languages.
-        """
+        """Parse a name such as "en-de", or raise a HeedError that starts with ``where``."""
         languages = name.split("-")
         if len(languages) != 2 or not all(languages) or is_same_language(*languages):
             raise HeedError(

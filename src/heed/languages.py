@@ -12,25 +12,17 @@ _BASES = {other: base for base, (_, *others) in _TABLE.items() for other in othe
 
 CHINESE_SCRIPTS = {"CN": "Hans", "SG": "Hans", "HK": "Hant", "MO": "Hant", "TW": "Hant"}
 """The script of Chinese by region: zh-TW is zh-Hant-TW."""
-
 DOTLESS_I = frozenset({"az", "crh", "gag", "tr"})
 """Languages in which the lower case of I is ı, and the upper case of i is İ."""
 
 
 class Language(NamedTuple):
-    """A language, independent of the standard in which its code is written.
+    """A language, independent of the standard in which its code is written."""
 
-    Args:
-        base: ISO 639-1 code if there is one (``de`` for deu and ger, ``zh`` for cmn), otherwise the code as given.
-        script: ISO 15924 code such as Hant, "" if the code has none.
-        region: ISO 3166 or UN M.49 code such as TW, "" if the code has none.
-        variant: other parts of the code, such as "simple" of ``de_simple``.
-    """
-
-    base: str
-    script: str = ""
-    region: str = ""
-    variant: str = ""
+    base: str  # ISO 639-1 code if there is one (``de`` for deu and ger, ``zh`` for cmn), otherwise the code as given
+    script: str = ""  # ISO 15924 code such as Hant
+    region: str = ""  # ISO 3166 or UN M.49 code such as TW
+    variant: str = ""  # other parts of the code, such as "simple" of ``de_simple``
 
     @classmethod
     def parse(cls, code: str) -> "Language":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
-from heed.evaluation.parallel_text import Fault, Sides, find_faults
+from heed.evaluation.parallel_text import LINES, Fault, Sides, find_faults
 from heed.synthetic import generate
 
 PAIRS = 2_000
@@ -69,6 +69,13 @@ def faults(corpus: Mapping[str, Sides], split: str, damaged: Sides | None = None
 def damage(text: Sides, change: Damage, rows: Collection[int]) -> Sides:
     pairs = [change(*pair) if row in rows else pair for row, pair in enumerate(zip(text.src, text.tgt, strict=True))]
     return Sides([src for src, _ in pairs], [tgt for _, tgt in pairs])
+
+
+def test_spaces_and_accents_of_a_line() -> None:
+    assert LINES["spaces"]("The  hat")
+    assert not LINES["spaces"]("  The hat  ")
+    assert LINES["decomposed"]("cafe\u0301")
+    assert not LINES["decomposed"]("café")
 
 
 @pytest.mark.parametrize("split", SETS)

@@ -18,7 +18,6 @@ from heed.errors import HeedError
 
 GROWTH_PAIRS = 500
 """Pairs from which the growth of the number of tokens is estimated."""
-
 Pool = TypeVar("Pool")
 ViewNoise = tuple[Noise, str] | None
 """The noise of a view and the language of its sources; None: no noise."""
@@ -48,11 +47,7 @@ class Sampler:
     def draw(self, pools: Iterator[tuple[Pool, str, Pairs, IntArray]]) -> Iterator[tuple[Pool, Pairs]]:
         """Yield each pool with its sampled pairs. The next pool is sampled while this one is trained on.
 
-        Args:
-            pools: each pool with its seed, its pairs, and the index of the view of each pair.
-
-        Raises:
-            HeedError: if the process was killed.
+        ``pools`` have their seed, their pairs, and the index of each pair's view. A killed process raises a HeedError.
         """
         self._process = self._process or start_pool(1)
         draw, submit = partial(_draw, self.tokenizer.models, self.rate, self.noises), self._process.submit
@@ -84,12 +79,7 @@ def dropouts(tokenizer: Tokenizer, rate: float) -> Sequence[BPEDropout]:
 
 
 def segment(dropout: Sequence[BPEDropout], pairs: Pairs, seed: str) -> Pairs:
-    """Return the pairs with random segmentations.
-
-    Args:
-        dropout: the BPE-dropout of source and target. If it is empty, the pairs are returned unchanged.
-        seed: determines the segmentation, together with the row of each pair.
-    """
+    """Return the pairs with random segmentations, a function of the seed and the row; unchanged without dropouts."""
     if not dropout:
         return pairs
     src, tgt = dropout

@@ -25,10 +25,8 @@ class Batch:
     src_mask: Bool[Tensor, "B S"]
     tgt_in: Int[Tensor, "B T"]
     tgt_out: Int[Tensor, "B T"]
-    index: Int[Tensor, " B"]
-    """Index of each pair in its split. Always on the CPU."""
-    src_lengths: Int[Tensor, " B"]
-    """Source tokens of each sentence, including EOS. Always on the CPU."""
+    index: Int[Tensor, " B"]  # of each pair in its split; always on the CPU
+    src_lengths: Int[Tensor, " B"]  # source tokens of each sentence, including EOS; always on the CPU
     tgt_positions: tuple[Int[Tensor, " _"], ...]
     """For each text of a mixture, or the only text: positions of its target tokens, including EOS, in the flattened
     ``tgt_out``."""

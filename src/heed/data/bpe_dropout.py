@@ -59,17 +59,10 @@ class BPEDropout:
         self._characters = {id_: tuple(ids[character] for character in piece) for piece, id_ in ids.items()}
         self._starts_word = np.array([processor.id_to_piece(id_).startswith(WORD_START) for id_ in range(size)])
         self._seed = ""
-        self._segmentation = cache(self._segment)
-        """The segmentations computed so far for this seed."""
+        self._segmentation = cache(self._segment)  # the segmentations computed so far for this seed
 
     def __call__(self, sentences: pa.ListArray, numbers: IntArray, *, seed: str) -> pa.ListArray:
-        """Return random segmentations of sentences.
-
-        Args:
-            sentences: ids of the text without dropout.
-            numbers: a number that identifies each sentence.
-            seed: random seed. A new seed clears the cached segmentations.
-        """
+        """Return random segmentations of sentences: ids without dropout, each identified by its number."""
         if seed != self._seed:
             self._seed = seed
             self._segmentation.cache_clear()

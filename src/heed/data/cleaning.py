@@ -12,27 +12,14 @@ from heed.data.digests import Digests, are_in, mixed, text_digests
 from heed.data.text import Block
 from heed.options import AtLeast1, validated
 
-RULES = (
-    "empty",
-    "placeholder",
-    "too long",
-    "length ratio",
-    "low score",
-    "leaked",
-    "duplicate",
-    "over max_train",
-)
+RULES = "empty", "placeholder", "too long", "length ratio", "low score", "leaked", "duplicate", "over max_train"
 """All rules, in the order in which they are applied."""
-
 EXAMPLES_PER_RULE = 3
 """Dropped pairs that the report shows per rule."""
-
 RATIO_SLACK = 10
 """Characters added to both sides for the length ratio, so that short pairs ("OK." / "In Ordnung.") pass."""
-
 DIGEST_LIMIT = 2**64
 """Exclusive upper bound of all digests."""
-
 Rows = npt.NDArray[np.int64]
 
 
@@ -43,19 +30,19 @@ class DroppedPair(NamedTuple):
     src: str
     tgt: str
 
+    def __str__(self) -> str:
+        src, tgt = (text if len(text) <= 40 else f"{text[:39]}…" for text in (self.src, self.tgt))
+        return f"{self.number:,}: {src} ‖ {tgt}"
+
 
 @dataclass(frozen=True)
 class CleaningReport:
     """The number of pairs read, and of pairs dropped by each rule. A pair counts for the first rule it violates."""
 
-    total: int
-    """Pairs before cleaning."""
-    dropped: Mapping[str, int]
-    """Dropped pairs by rule, in the order of ``RULES``."""
-    examples: Mapping[str, list[DroppedPair]]
-    """The first dropped pairs by rule."""
-    chars: int
-    """Characters of both sides of the pairs that no rule for single pairs drops."""
+    total: int  # pairs before cleaning
+    dropped: Mapping[str, int]  # dropped pairs by rule, in the order of ``RULES``
+    examples: Mapping[str, list[DroppedPair]]  # the first dropped pairs by rule
+    chars: int  # characters of both sides of the pairs that no rule for single pairs drops
 
     @property
     def kept(self) -> int:
@@ -66,9 +53,7 @@ class CleaningReport:
         lines = [f"training pairs: {self.total:,} read, {self.kept:,} kept"]
         for rule, count in self.dropped.items():
             if count:
-                examples = " · ".join(
-                    f"{pair.number:,}: {_truncate(pair.src)} ‖ {_truncate(pair.tgt)}" for pair in self.examples[rule]
-                )
+                examples = " · ".join(map(str, self.examples[rule]))
                 lines.append(f"  {rule:<16}{count:>9,}   {examples}".rstrip())
         return "\n".join(lines)
 
@@ -79,9 +64,6 @@ class Cleaning:
     """Cleaning rules for training pairs. conf/data/cleaning/default.yaml explains them.
 
     Validation and test sets are never changed, so their scores stay comparable.
-
-    Raises:
-        HeedError: if ``max_chars`` or ``max_ratio`` is out of range.
     """
 
     drop_empty: bool
@@ -95,44 +77,31 @@ class Cleaning:
 class Selected(NamedTuple):
     """The clean pairs that remain after removing duplicates and sampling."""
 
-    rows: Rows
-    """Their positions among the clean pairs, in ascending order."""
-    keys: Digests
-    """Their sort keys: a digest of each pair and of its copy number."""
-    bound: int
-    """Exclusive upper bound of the keys: ``DIGEST_LIMIT`` unless the text is sampled."""
-    dropped: dict[str, int]
-    """Pairs that the rules "duplicate" and "over max_train" drop."""
-    duplicates: Rows
-    """Positions of the first duplicates."""
+    rows: Rows  # their positions among the clean pairs, in ascending order
+    keys: Digests  # their sort keys: a digest of each pair and of its copy number
+    bound: int  # exclusive upper bound of the keys: ``DIGEST_LIMIT`` unless the text is sampled
+    dropped: dict[str, int]  # pairs that the rules "duplicate" and "over max_train" drop
+    duplicates: Rows  # positions of the first duplicates
 
 
 @dataclass(frozen=True)
 class Rules:
     """The rules that select pairs.
 
-    Args:
-        min_score: drop pairs with a lower score. None: no limit.
-        held_out: sorted digests of the held-out sentences that must not be sources. If the pairs are used in both
-            directions, a second array holds the sentences that must not be targets.
-        swapped: swap source and target.
-        at_most: sample this many pairs, those with the smallest digests; None: all clean pairs. The sample does not
-            depend on the order of the text, and smaller samples are subsets of larger ones.
+    ``at_most`` samples the pairs with the smallest digests. The sample does not depend on the order of the text, and
+    smaller samples are subsets of larger ones.
     """
 
     cleaning: Cleaning
-    min_score: float | None
-    held_out: Sequence[Digests]
-    swapped: bool
+    min_score: float | None  # pairs with a lower score are dropped
+    held_out: Sequence[Digests]  # sorted, of the sentences that must not be sources and, with two directions, targets
+    swapped: bool  # whether source and target are swapped
     at_most: int | None
 
     def violations(self, block: Block) -> npt.NDArray[np.uint8]:
         """Return for each pair the index in ``RULES`` of the first rule that it violates, or else their number.
 
-        Only rules that look at one pair at a time are applied.
-
-        Args:
-            block: pairs as they are compared, see `heed.characters.normalized`.
+        Only rules that look at one pair at a time are applied, to pairs as `heed.characters.normalized` returns them.
         """
         violated = np.full(len(block), len(RULES), dtype=np.uint8)
 
@@ -187,7 +156,3 @@ class Rules:
         by_row = np.argsort(rows)
         duplicates = np.sort(order[~is_first])[: EXAMPLES_PER_RULE if self.cleaning.drop_duplicates else 0]
         return Selected(rows[by_row], keys[by_row], bound, dropped, duplicates)
-
-
-def _truncate(text: str, width: int = 40) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"

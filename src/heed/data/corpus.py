@@ -46,12 +46,9 @@ class Corpus:
 
     name: str
     train: TrainingTexts
-    valid: dict[str, EvaluationSet]
-    """The validation set "valid", or one for each of several directions, such as "valid-en-de"."""
+    valid: dict[str, EvaluationSet]  # "valid", or one for each of several directions, such as "valid-en-de"
     tests: dict[str, EvaluationSet]
-    """Test sets by name."""
-    max_eval_tokens: int | None
-    """Largest accepted length of a validation or test sentence, in tokens of either side; None: no limit."""
+    max_eval_tokens: int | None  # of either side of a validation or test sentence; None: no limit
 
     @property
     def directions(self) -> tuple[Direction, ...]:

@@ -35,19 +35,13 @@ class StepShard:
     """This process's part of one optimizer step: zero or more micro-batches."""
 
     epoch: int
-    step: int
-    """Index of the step in its epoch."""
-    src_tokens: int
-    tgt_tokens: int
-    """Source and target tokens of the whole step over all processes, including EOS, without padding."""
-    padded_tokens: int
-    """The sum of both with padding."""
-    micro_batches: tuple[tuple[int, Batch], ...]
-    """(index within the step, batch) of this process's micro-batches."""
-    last: bool
-    """Whether this is the last step of the training."""
-    corpora: tuple[tuple[int, int], ...] = ()
-    """(sentences, target tokens) of each text in the whole step; empty without a mixture."""
+    step: int  # index in its epoch
+    src_tokens: int  # of the whole step over all processes, including EOS, without padding
+    tgt_tokens: int  # likewise
+    padded_tokens: int  # the sum of both with padding
+    micro_batches: tuple[tuple[int, Batch], ...]  # this process's, with their index within the step
+    last: bool  # whether the training ends with it
+    corpora: tuple[tuple[int, int], ...] = ()  # sentences and target tokens of each text; empty without a mixture
 
     def to(self, device: torch.device | str) -> "StepShard":
         """Return the shard on another device."""
@@ -111,10 +105,8 @@ class TranslationData(L.LightningDataModule):
         self.tokenizer = tokenizer.towards(corpus.directions[0].tgt_lang)
         self._digests = corpus.digests
         sets = {**corpus.valid, **(corpus.tests if with_tests else {})}
-        self.texts = {name: part.text for name, part in sets.items()}
-        """Validation and test sets by name."""
-        self.directions = {name: part.direction for name, part in sets.items()}
-        """The direction of each of ``texts``."""
+        self.texts = {name: part.text for name, part in sets.items()}  # validation and test sets by name
+        self.directions = {name: part.direction for name, part in sets.items()}  # the direction of each of ``texts``
         self.validated = list(corpus.valid)
         self.evaluated = list(self.texts)
         self.encoded = {
@@ -142,8 +134,7 @@ class TranslationData(L.LightningDataModule):
         """Target tokens with BPE-dropout divided by those without it."""
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
         """The training steps. It also measures how long training waits for them."""
-        self.cursor = (0, 0)
-        """(epoch, step) of the next training step."""
+        self.cursor = (0, 0)  # (epoch, step) of the next training step
 
     @property
     def train_tgt_tokens(self) -> float:
@@ -178,8 +169,7 @@ class TranslationData(L.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Set the cursor to the position of a checkpoint.
 
-        Raises:
-            HeedError: with ``resume``, if a text differs from the checkpoint's.
+        With ``resume``, raise a HeedError if a text differs from the checkpoint's.
         """
         self.cursor = (state_dict["epoch"], state_dict["step"])
         before = state_dict.get("digests", self._digests)

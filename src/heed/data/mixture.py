@@ -14,7 +14,6 @@ from heed.errors import HeedError
 
 FRAME = 10_000
 """Period of the schedule: every this many consecutive sentences contain each text in exact proportion."""
-
 EPOCHS_KEPT = 4
 """Epochs of a text whose order is cached."""
 
@@ -50,8 +49,7 @@ class Interleaving:
 def frame_counts(weights: Sequence[float], names: Sequence[str]) -> list[int]:
     """Return the sentences of each text in a frame: proportional to its weight, rounded by largest remainders.
 
-    Raises:
-        HeedError: if a weight is so small that the text would never be drawn.
+    Raise a HeedError if a weight is so small that the text would never be drawn.
     """
     shares = np.array(weights) / np.sum(weights) * FRAME
     counts = np.floor(shares).astype(np.int64)
@@ -71,9 +69,6 @@ class MixtureOrder(Order):
         texts: at least one of them starts at step 0.
         weights: share of each text in the sentences, relative to the other texts.
         step_tokens: target tokens of an optimizer step, to convert ``from_step`` to a position.
-
-    Raises:
-        HeedError: if a weight is too small.
     """
 
     def __init__(
@@ -84,8 +79,7 @@ class MixtureOrder(Order):
         self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(
             lambda text, epoch: EpochOrder(pairs, seed=(seed, epoch, text), text=text)
         )
-        self._interleavings: list[Interleaving] = []
-        """One for each step at which a text starts."""
+        self._interleavings: list[Interleaving] = []  # one for each step at which a text starts
         self._starts = sorted({text.from_step for text in texts} - {0})
         for step in (0, *self._starts):
             first = self.position_of(math.ceil(step * step_tokens)) if step else 0

@@ -18,14 +18,10 @@ class Noise:
     The changes are independent. Targets are unchanged (Belinkov and Bisk 2018; Karpukhin et al. 2019).
     """
 
-    upper: Probability = 0.0
-    """Probability that a sentence is in upper case."""
-    title: Probability = 0.0
-    """Probability that every word of a sentence starts with an upper-case letter."""
-    typos: Probability = 0.0
-    """Probability of a typing error in a word: two letters swapped, one omitted, or one typed twice."""
-    punctuation: Probability = 0.0
-    """Probability that the mark at the end of a sentence is omitted or repeated."""
+    upper: Probability = 0.0  # of a sentence in upper case
+    title: Probability = 0.0  # of a sentence in which every word starts with an upper-case letter
+    typos: Probability = 0.0  # of a typing error in a word: two letters swapped, one omitted, or one typed twice
+    punctuation: Probability = 0.0  # that the mark at the end of a sentence is omitted or repeated
 
     def __call__(self, sentence: str, rng: random.Random, lang: str = "") -> str:
         """Return a sentence with noise; its language decides how letters change their case."""

@@ -18,14 +18,10 @@ class View(NamedTuple):
     """One direction of the stored pairs of a text."""
 
     store: StoredPairs
-    swapped: bool = False
-    """Whether source and target are swapped."""
-    tags: tuple[int, ...] = ()
-    """Ids that start every non-empty source."""
-    text: int = 0
-    """Index of the text in a mixture."""
-    src_lang: str = ""
-    """Language of the sources, "" if unknown."""
+    swapped: bool = False  # whether source and target are swapped
+    tags: tuple[int, ...] = ()  # ids that start every non-empty source
+    text: int = 0  # index of the text in a mixture
+    src_lang: str = ""  # language of the sources, "" if unknown
 
     @property
     def longest(self) -> IntArray:
@@ -52,8 +48,7 @@ class TrainingPairs:
         self.views = views
         self._batches = [batch for view in views for batch in view.store.batches]
         self._view_of_batch = np.repeat(np.arange(len(views)), [len(view.store.batches) for view in views])
-        self._first_row = np.cumsum([0, *map(len, self._batches)])
-        """Pairs before each batch."""
+        self._first_row = np.cumsum([0, *map(len, self._batches)])  # pairs before each batch
         starts = [
             np.arange(first, stop, views[number].store.chunk)
             for (first, stop), number in zip(pairwise(self._first_row), self._view_of_batch.tolist(), strict=True)
@@ -68,8 +63,7 @@ class TrainingPairs:
             for part, view in zip(tokens, views, strict=True)
         )
         """Source tokens, including tags and EOS."""
-        self.tgt_tokens = int(self.chunk_tgt_tokens.sum())
-        """Target tokens, including EOS."""
+        self.tgt_tokens = int(self.chunk_tgt_tokens.sum())  # target tokens, including EOS
 
     def __len__(self) -> int:
         return int(self._first_row[-1])
@@ -89,8 +83,7 @@ class TrainingPairs:
 
     def _read_batch(self, number: int, rows: IntArray) -> Pairs:
         pairs = self._batches[number].take(pa.array(rows % len(self) - self._first_row[number]))
-        sides = "src", "tgt"
-        src, tgt = sides[::-1] if self.views[self._view_of_batch[number]].swapped else sides
+        src, tgt = ("tgt", "src") if self.views[self._view_of_batch[number]].swapped else ("src", "tgt")
         return Pairs(rows, pairs[src], pairs[tgt])
 
     def tagged(self, pairs: Pairs) -> Pairs:
@@ -117,8 +110,7 @@ class Order(ABC):
     """A sequence of training pairs, and the number of target tokens before each position."""
 
     pairs: TrainingPairs
-    length: float = math.inf
-    """Number of positions."""
+    length: float = math.inf  # number of positions
 
     def boundaries(self, first: int, last: int) -> Sequence[int]:
         """Return the steps between ``first`` and ``last`` at which a pool must end."""

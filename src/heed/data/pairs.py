@@ -19,13 +19,10 @@ IntArray = npt.NDArray[np.int64]
 
 SIZES, TOKENS = "pairs.json", "tokens.npy"
 """Files with the sizes of all chunks, so that starting a training need not read the length of every pair."""
-
 CHUNKS = 2**16
 """Number of chunks of a text, unless chunks would be larger than ``MAX_CHUNK``: enough to shuffle by chunks."""
-
 MAX_CHUNK = 256
 """Largest number of pairs of a chunk: about 15 kB of ids per side. A disk reads them as fast as a single page."""
-
 BATCH = 4096
 """Largest number of pairs of an Arrow record batch in a file, which has whole chunks."""
 
@@ -61,8 +58,7 @@ def unflatten(values: npt.NDArray[np.integer[Any]], lengths: IntArray) -> pa.Lis
 class Pairs:
     """Sentence pairs in memory, as token ids without BOS and EOS. Pair i is ``src[i]``, ``tgt[i]``."""
 
-    rows: IntArray
-    """Index of each pair in the training set."""
+    rows: IntArray  # index of each pair in the training set
     src: pa.ListArray
     tgt: pa.ListArray
 
@@ -93,22 +89,13 @@ class Pairs:
 
 @dataclass(frozen=True)
 class StoredPairs:
-    """Stored training pairs: record batches, read in chunks.
+    """Stored training pairs: record batches, read in chunks."""
 
-    Args:
-        batches: record batches with the columns "src" and "tgt": lists of ids without BOS and EOS.
-        chunk: pairs of a chunk; the last chunk of a batch may have fewer.
-        chunk_tokens: source and target tokens of each chunk, without EOS (chunks × 2).
-        longest: tokens of the longest source, the longest target and the longest pair, without EOS.
-        digest: digest of the content, a function of the text and the tokenizer.
-        folder: folder of the files.
-    """
-
-    batches: Sequence[pa.RecordBatch]
-    chunk: int
-    chunk_tokens: IntArray
-    longest: Sequence[int]
-    digest: str
+    batches: Sequence[pa.RecordBatch]  # with the columns "src" and "tgt": lists of ids without BOS and EOS
+    chunk: int  # pairs of a chunk; the last chunk of a batch may have fewer
+    chunk_tokens: IntArray  # source and target tokens of each chunk, without EOS (chunks × 2)
+    longest: Sequence[int]  # tokens of the longest source, the longest target and the longest pair, without EOS
+    digest: str  # of the content, a function of the text and the tokenizer
     folder: Path
 
     @classmethod

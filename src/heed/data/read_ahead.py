@@ -25,8 +25,7 @@ class ReadAhead(IterableDataset[Item]):
 
     def __init__(self, items: Iterable[Item], *, depth: int) -> None:
         self.items, self.depth = items, depth
-        self.wait_seconds = 0.0
-        """Seconds that the consumer has waited for items."""
+        self.wait_seconds = 0.0  # seconds that the consumer has waited for items
         self._thread: ThreadPoolExecutor | None = None
 
     def __iter__(self) -> Iterator[Item]:

@@ -27,17 +27,12 @@ Step = list[IntArray]
 class Pool(NamedTuple):
     """Consecutive pairs of an order that are sorted by length together and cut into steps."""
 
-    first: int
-    """Position of the first pair."""
-    stop: int
-    """Position after the last pair."""
-    first_step: int
-    """Index of its first step in the order."""
-    steps: int
-    """Number of steps."""
+    first: int  # position of the first pair
+    stop: int  # position after the last pair
+    first_step: int  # index of its first step in the order
+    steps: int  # number of steps
     epoch: int = 0
-    is_last: bool = False
-    """Whether the training ends with it."""
+    is_last: bool = False  # whether the training ends with it
 
 
 def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
@@ -58,12 +53,7 @@ class Planner:
     """
 
     def __init__(
-        self,
-        *,
-        batch_tokens: AtLeast1,
-        device_tokens: AtLeast1 | Literal["auto"],
-        pool: AtLeast1,
-        seed: AtLeast0,
+        self, *, batch_tokens: AtLeast1, device_tokens: AtLeast1 | Literal["auto"], pool: AtLeast1, seed: AtLeast0
     ) -> None:
         self.auto = device_tokens == "auto"
         self.device_tokens = self.max_pair = CPU_TOKENS if device_tokens == "auto" else device_tokens
@@ -76,10 +66,8 @@ class Planner:
         """Yield the pools of an order, starting with the pool that contains step ``start``.
 
         A pool contains a whole number of steps, so that no step is smaller than the others. Its boundaries are computed
-        from the number of tokens before a position, without planning earlier pools.
-
-        Args:
-            growth: target tokens of the pairs with BPE-dropout divided by those without it.
+        from the number of tokens before a position, without planning earlier pools. ``growth``: of the target tokens by
+        BPE-dropout.
         """
         step_tokens, length = self.batch_tokens / growth, order.length
 
@@ -110,11 +98,7 @@ class Planner:
                     begin, first = cut, stop
 
     def cut(self, pool: Pool, pairs: Pairs) -> list[Step]:
-        """Return the steps of a pool. Every pair is in exactly one step.
-
-        Args:
-            pairs: the pool's pairs. The micro-batches hold indices into them.
-        """
+        """Return the steps of a pool: indices into its pairs, each of which is in exactly one step."""
         src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
         rng = np.random.default_rng((self.seed, pool.epoch, pool.first_step))
         rows = _sort_by_length(rng.permutation(len(pairs)), src_lengths, tgt_lengths)

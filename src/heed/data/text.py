@@ -12,7 +12,6 @@ from heed.progress import progress_bar
 
 BLOCK = 20_000
 """Sentence pairs held as Python strings at a time: a few MB."""
-
 Advance = Callable[[int], None]
 """Reports progress. It is called with the number of bytes read since the last call."""
 
@@ -23,8 +22,7 @@ class Block:
 
     src: list[str]
     tgt: list[str]
-    scores: list[float] | None = None
-    """Quality of each pair, if the input has a score column."""
+    scores: list[float] | None = None  # quality of each pair, if the input has a score column
 
     def __len__(self) -> int:
         return len(self.src)
@@ -53,36 +51,21 @@ class Source(Protocol):
         """Return the cache key of the input: paths, sizes and times of the files, and how they are read."""
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
-        """Yield the pairs, about ``BLOCK`` at a time.
-
-        Raises:
-            HeedError: naming the invalid file and, if possible, the line.
-        """
+        """Yield the pairs, about ``BLOCK`` at a time, or raise a HeedError that names the invalid file and line."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A training text: its sources, and how it is used.
-
-    Args:
-        sources: its inputs.
-        direction: its languages.
-        name: its name in a mixture, otherwise "".
-        weight: its share of the sentences, relative to the other texts; None: determined by its size.
-        from_step: first optimizer step that may use it.
-        tag: first token of its source sentences, such as "<crawl>" (Caswell et al. 2019); None: no tag.
-        noise: noise in its source sentences; None: no noise.
-        min_score: drop pairs with a lower score; None: no limit.
-    """
+    """A training text: its sources, and how it is used."""
 
     sources: Sequence[Source]
     direction: Direction
-    name: str = ""
-    weight: float | None = None
-    from_step: int = 0
-    tag: str | None = None
-    noise: Noise | None = None
-    min_score: float | None = None
+    name: str = ""  # in a mixture
+    weight: float | None = None  # share of the sentences, relative to the other texts; None: determined by its size
+    from_step: int = 0  # first optimizer step that may use it
+    tag: str | None = None  # first token of its source sentences, such as "<crawl>" (Caswell et al. 2019)
+    noise: Noise | None = None  # in its source sentences
+    min_score: float | None = None  # pairs with a lower score are dropped
 
 
 @dataclass(frozen=True)
@@ -91,17 +74,12 @@ class ParallelText:
 
     src: list[str]
     tgt: list[str]
-    meta: list[str] | None = None
-    """The annotation of each pair as JSON; None if the corpus is not annotated."""
+    meta: list[str] | None = None  # the annotation of each pair as JSON; None if the corpus is not annotated
     name: ClassVar[str] = "the generated corpus"
 
     @classmethod
     def read(cls, sources: Iterable[Source]) -> "ParallelText":
-        """Read inputs into memory, one after the other.
-
-        Raises:
-            HeedError: if an input is invalid or has no sentences.
-        """
+        """Read inputs into memory, or raise a HeedError if one of them is invalid or has no sentences."""
         src: list[str] = []
         tgt: list[str] = []
         for source in sources:

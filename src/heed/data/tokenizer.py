@@ -44,7 +44,6 @@ class Tokenizer:
         self.language_tags = {tag: piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)}
         """Ids of the language tags, such as "<2de>"; empty with a single target language."""
         self.tags = tuple(self.language_tags)
-        """The language tags."""
         self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
         """Ids of the tags of training texts (`heed.data.text.Text`)."""
         self.tag_ids = tuple(self.language_tags.values())[:1]
@@ -70,11 +69,7 @@ class Tokenizer:
         return text.translate(dict.fromkeys(map(ord, unknown), " "))
 
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
-        """Return the ids of source sentences, without BOS and EOS.
-
-        Args:
-            tagged: start every non-empty sentence with the tag of the target language, if there are tags.
-        """
+        """Return the ids of source sentences, without BOS and EOS; ``tagged``, if not empty, with the language tag."""
         tags = self.tag_ids if tagged else ()
         ids: list[list[int]] = self._src.encode(list(sentences), num_threads=self.threads)
         return [[*tags, *sentence] if sentence else [] for sentence in ids]
@@ -119,11 +114,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """Read a tokenizer that `save` wrote.
-
-        Raises:
-            HeedError: if the files are missing, are not SentencePiece models, or have other ids for special symbols.
-        """
+        """Read a tokenizer that `save` wrote, or raise a HeedError if it is missing, damaged or not from heed."""
         models = []
         for name in FILES[(folder / "tokenizer.model").is_file()]:
             file = folder / name

@@ -26,7 +26,6 @@ from heed.symbols import BOS, EOS, PAD, UNK
 
 THREADS = 4
 """Threads of SentencePiece's training. It is constant, because unigram models depend on it."""
-
 SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5}
 """Rough duration of SentencePiece's training, because it reports no progress."""
 
@@ -39,9 +38,6 @@ class TokenizerTrainer:
     The names of the attributes are part of the cache key of a trained tokenizer. ``kind`` is "bpe" (Sennrich et al.
     2016) or "unigram" (Kudo 2018). ``vocab_size`` includes special symbols; "auto" is `auto_vocab_size`, or fewer
     pieces if the text does not have as many.
-
-    Raises:
-        HeedError: if an argument is out of range, or if ``bpe_dropout`` is used with a unigram model.
     """
 
     kind: Literal["bpe", "unigram"]
@@ -61,10 +57,7 @@ class TokenizerTrainer:
             )
 
     def train(self, text: TrainingTexts, cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
-        """Return a tokenizer trained on this text. It is trained once per text and settings.
-
-        Args:
-            tags: language tags and tags of texts, see `Tokenizer`.
+        """Return a tokenizer trained on this text, once per text and settings. ``tags``: see `Tokenizer`.
 
         Raises:
             HeedError: if ``vocab_size`` is impossible for this text. The message contains the bound.
@@ -90,12 +83,7 @@ class TokenizerTrainer:
         return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build, wait_minutes=minutes))
 
     def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> list[bytes]:
-        """Train on the words of a sample, and return the models of source and target, see `Tokenizer`.
-
-        Args:
-            words: word counts of the sample.
-            pairs: number of pairs of the whole text, for ``vocab_size="auto"``.
-        """
+        """Return the models of source and target, trained on the words of a sample of a text of ``pairs`` pairs."""
         texts = [words.src + words.tgt] if self.joint else [words.src, words.tgt]
         return [self._train_model(text, words.pairs / pairs, tags) for text in texts]
 
@@ -135,11 +123,7 @@ class TokenizerTrainer:
         A corpus of N characters gets 4 √N pieces up to N = 4 million, then growing with N^¼, up to 32,000. The alphabet
         (thousands of characters in Chinese) and the special pieces are added. For English and German the size is 1,272
         for 500 pairs of Multi30k, 7,520 for all 29,000, about 13,000 for IWSLT (160,000 pairs) and 32,000 for WMT
-        (4,500,000), as in the literature.
-
-        Args:
-            words: word counts of one or two languages in a sample of the text.
-            share: fraction of the text in the sample.
+        (4,500,000), as in the literature. ``share`` is the fraction of the text in the sample with these words.
         """
         counts: Counter[str] = Counter()
         for word, count in words.items():

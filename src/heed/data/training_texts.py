@@ -18,14 +18,10 @@ Count = Callable[[list[str]], Mapping[str, int]]
 
 @dataclass(frozen=True)
 class TrainingTexts:
-    """All training text: one text, or a mixture of several.
-
-    Args:
-        temperature: a text of n pairs without a weight has the weight n^(1 / temperature).
-    """
+    """All training text: one text, or a mixture of several."""
 
     texts: Sequence[PreparedText]
-    temperature: float = 1.0
+    temperature: float = 1.0  # a text of n pairs without a weight has the weight n^(1 / temperature)
 
     @property
     def is_mixture(self) -> bool:

@@ -31,10 +31,8 @@ ROWS: tuple[Literal["output"], Literal["input"]] = ("output", "input")
 class Extraction:
     """The cross-attention map of a model that gives its alignment. Choose it on validation data, never on test data."""
 
-    layer: int
-    """Decoder layer, counted from 1."""
-    head: int | None
-    """Counted from 1. None: the mean over the layer's heads."""
+    layer: int  # of the decoder, counted from 1
+    head: int | None  # counted from 1; None: the mean over the layer's heads
     row: Literal["output", "input"]
     """The decoder state that aligns a target word: "output", the state that predicts it, or "input", the next state,
     which reads it (Chen et al. 2020, "Accurate Word Alignment Induction", Shift-Att)."""
@@ -152,8 +150,7 @@ class Gold:
     """The links (source, target) of one sentence pair in a gold alignment."""
 
     sure: frozenset[Link]
-    possible: frozenset[Link]
-    """Links that count as correct, including the sure ones."""
+    possible: frozenset[Link]  # links that count as correct, including the sure ones
 
 
 def to_gold(alignment: Alignment) -> Gold:

@@ -21,10 +21,8 @@ class Bucketing:
     """A partition of a test set."""
 
     title: str
-    note: str
-    """The quantity that the labels show."""
-    buckets: Mapping[str, list[int]]
-    """Indices of the sentences in each bucket, by label. No bucket is empty."""
+    note: str  # the quantity that the labels show
+    buckets: Mapping[str, list[int]]  # indices of the sentences in each bucket, by label. No bucket is empty.
 
 
 def count_words(lines: Iterable[str], vocabulary: set[str]) -> dict[str, int]:

@@ -28,8 +28,7 @@ from heed.evaluation.scores import MetricScore, SystemOutput
 from heed.files import read_yaml
 from heed.progress import progress_bar
 
-TEXTS = ("mt", "src", "ref")
-"""Translation, source and reference, in the order in which models join them."""
+TEXTS = ("mt", "src", "ref")  # translation, source and reference, in the order in which models join them
 KNOWN: Mapping[str, Sequence[object]] = {
     "class_identifier": ("regression_metric", "referenceless_regression_metric", "unified_metric"),
     "encoder_model": ("XLM-RoBERTa",),
@@ -38,22 +37,17 @@ KNOWN: Mapping[str, Sequence[object]] = {
     "final_activation": (None,),
 }
 """The values of a model's options that heed computes, first the default."""
-BATCH_TOKENS = 4096
-"""Padded tokens that are encoded at a time."""
-
+BATCH_TOKENS = 4096  # padded tokens that are encoded at a time
 Ids = tuple[int, ...]
 """A text as token ids, with those of ``<s>`` and ``</s>``."""
 
 
 class Comet:
-    """A metric of the COMET family. Nothing is downloaded.
+    """A metric of the COMET family. Nothing is downloaded; a HeedError says what is missing.
 
     Args:
         name: A folder with ``hparams.yaml`` and ``checkpoints/model.ckpt``, the checkpoint in such a folder, or a model
             of the Hugging Face hub that is in the local cache.
-
-    Raises:
-        HeedError: transformers is not installed, or the model is not on this machine or cannot be read.
     """
 
     def __init__(self, name: str) -> None:

@@ -147,7 +147,6 @@ BEFORE_TRAINING: Mapping[str, Callable[[Facts], bool]] = {
     "unknown_characters": lambda run: run.unknown > 0.05,
 }
 """The rules for what is known before the first step, by the name of the diagnosis."""
-
 AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {
     "high_learning_rate": lambda run: _is_stuck(run) and run.usual_lr is not None and run.peak_lr >= 10 * run.usual_lr
     and run.nll <= run.lowest_nll + 0.7,

@@ -30,8 +30,8 @@ def tokenized_bleu(output: SystemOutput) -> MetricScore:
     sacremoses, language = require("sacremoses", "tokenized-BLEU", "metrics"), base_language(output.tgt_lang) or "en"
     tokenize = partial(sacremoses.MosesTokenizer(lang=language).tokenize, return_str=True)
     part = f"|moses:{language}|sacremoses:{sacremoses.__version__}"
-    tokenizer, reasons = ("char", ["tokenized", SPACELESS_REASON]) if output.spaceless else ("none", ["tokenized"])
-    return bleu_of_tokens(replace(output, lowercase=True), tokenize, part, tokenizer=tokenizer, reasons=reasons)
+    then, reasons = ("char", ["tokenized", SPACELESS_REASON]) if output.spaceless else ("none", ["tokenized"])
+    return bleu_of_tokens(replace(output, lowercase=True), tokenize, part, then, reasons)
 
 
 def spbleu(output: SystemOutput, *, model: str | None = None) -> MetricScore:
@@ -40,7 +40,7 @@ def spbleu(output: SystemOutput, *, model: str | None = None) -> MetricScore:
     ``model`` is its file; None stands for that of FLORES-200, which sacreBLEU downloads.
     """
     if model is None:
-        return bleu_of_tokens(output, str, "", tokenizer="flores200")
+        return bleu_of_tokens(output, str, "", "flores200")
     from sentencepiece import SentencePieceProcessor
 
     processor = SentencePieceProcessor()

@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,33 +13,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from heed.characters import find_invisible, has_no_break_space, has_repeated_spaces, is_decomposed, normalized
+from heed.characters import find_invisible, has_no_break_space, normalized
 from heed.evaluation.symptoms import scripts
 from heed.evaluation.words import casefolded_words
 
 Matrix = npt.NDArray[np.floating[Any]]
 
-ENOUGH = 200
-"""Pairs from which on statistics are reliable."""
-CERTAIN = 8.0
-"""Log-odds, of source and target together, from which on the languages of a pair are certain."""
-WORDS = 400
-"""The most frequent words of each side, whose co-occurrence shows which sentences belong together."""
-WINDOW = 50
-"""Consecutive pairs that are tested together for a shift."""
-OFFSETS = (0, 1, -1, 2, -2, 3, -3)
-"""Lines by which targets may be shifted."""
-COMMON = (30, 10)
-"""The most frequent words of a language: sentences of five words or more without one of them are few."""
-LONG = 5
-"""Words of a sentence from which on it tells its language."""
-FEW = 10
-"""Sentences from which on a third language can be told from names."""
+ENOUGH = 200  # pairs from which on statistics are reliable
+CERTAIN = 8.0  # log-odds, of source and target together, from which on the languages of a pair are certain
+WORDS = 400  # frequent words of each side, whose co-occurrence shows which sentences belong together
+WINDOW = 50  # consecutive pairs that are tested together for a shift
+OFFSETS = (0, 1, -1, 2, -2, 3, -3)  # lines by which targets may be shifted
+COMMON = (30, 10)  # frequent words of a language: sentences of `LONG` words without one of them are few
+LONG = 5  # words of a sentence from which on it tells its language
+FEW = 10  # sentences from which on a third language can be told from names
 
 MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&([a-z]{2,8}|#x?[0-9a-f]{1,6});", re.IGNORECASE)
-"""HTML tags and character references."""
-SEGMENTED = re.compile(r"\S@@(\s|$)|(^|\s)▁\S")
-"""Subwords, as subword-nmt and SentencePiece write them."""
+SEGMENTED = re.compile(r"\S@@(\s|$)|(^|\s)▁\S")  # as subword-nmt and SentencePiece write subwords
 
 
 def _is_misread(line: str) -> bool:
@@ -57,11 +48,10 @@ LINES: Mapping[str, Callable[[str], object]] = {
     "segmented": SEGMENTED.search,
     "tabs": lambda line: "\t" in line.strip(),
     "invisible": find_invisible,
-    "spaces": lambda line: has_repeated_spaces(line) or has_no_break_space(line),
-    "decomposed": is_decomposed,
+    "spaces": lambda line: "  " in line.strip() or has_no_break_space(line),
+    "decomposed": lambda line: not unicodedata.is_normalized("NFC", line),
 }
 """Faults of a line on either side."""
-
 WRITING: Mapping[str, Callable[[str], bool]] = {
     "upper_case": lambda line: line != line.lower(),
     "punctuation": lambda line: re.search(r" [.,。](\s|$)", line) is not None,  # French has spaces before ! and ?
@@ -70,15 +60,12 @@ WRITING: Mapping[str, Callable[[str], bool]] = {
 
 
 class Fault(NamedTuple):
-    """A fault of a text: its name in ``diagnoses.toml``, the fraction of the pairs that have it, and these pairs.
+    """A fault of a text."""
 
-    ``split`` is the validation or test set that has it; "" is the training text.
-    """
-
-    name: str
-    share: float
-    rows: Sequence[int] = ()
-    split: str = ""
+    name: str  # in ``diagnoses.toml``
+    share: float  # fraction of the pairs that have it
+    rows: Sequence[int] = ()  # these pairs
+    split: str = ""  # the validation or test set; "" is the training text
 
     @property
     def pairs(self) -> str:
@@ -155,10 +142,8 @@ class Associations(NamedTuple):
     words: Sequence[Sequence[str]]
     offset: int
     weights: Matrix
-    half: Matrix
-    """Those of every other pair."""
-    gain: float
-    """How much more the remaining pairs are associated with their own targets than with distant ones, on average."""
+    half: Matrix  # the weights in every other pair
+    gain: float  # how much more the other half is associated with its own targets than with distant ones, on average
 
 
 def find_faults(text: Sides, other: Sides, split: str = "") -> list[Fault]:

@@ -39,10 +39,8 @@ class MetricScore:
     """A corpus score of one metric."""
 
     value: float
-    signature: str
-    """How it was computed: sacreBLEU's signature, or one like it."""
-    not_comparable: str | None = None
-    """Why the score is not comparable with published scores of detokenized, mixed-case text; None if it is."""
+    signature: str  # how it was computed: sacreBLEU's signature, or one like it
+    not_comparable: str | None = None  # why it cannot be compared with published scores of detokenized, mixed-case text
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,8 @@ class Scores:
     chrf: float
     bleu_signature: str
     chrf_signature: str
-    not_comparable: str | None
-    """As in `MetricScore`."""
-    metrics: Mapping[str, MetricScore] = field(default_factory=dict)
-    """The scores of further metrics."""
+    not_comparable: str | None  # as in `MetricScore`
+    metrics: Mapping[str, MetricScore] = field(default_factory=dict)  # the scores of further metrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +77,7 @@ class SystemOutput:
     tokenize: str | None = None
     likelihood: Callable[[], tuple[float, int]] | None = None
     maximized: str | None = None
-    whole: "SystemOutput | None" = None
-    """The set that this one sentence is from, which decides how it is tokenized."""
+    whole: "SystemOutput | None" = None  # the set that this one sentence is from, which decides how it is tokenized
 
     def __post_init__(self) -> None:
         for reference in self.references:
@@ -102,6 +97,8 @@ class SystemOutput:
 
 Metric: TypeAlias = Callable[[SystemOutput], MetricScore]
 """A metric of `heed.evaluation.metrics` or of ``metric`` in ``conf/train.yaml``."""
+Reader: TypeAlias = Callable[[Any], float]
+"""Returns a number of sacreBLEU's result."""
 
 
 def spaceless_scripts(lines: Iterable[str]) -> set[str]:
@@ -134,7 +131,6 @@ def sacrebleu_metrics(
 
     Args:
         usual: see `usual_tokenizer`.
-        lowercase: score lower-cased text.
         tokenize: name of BLEU's tokenizer, instead of the usual one.
         order: length of the longest n-grams of BLEU.
         of_sentence: BLEU of a sentence leaves out n-grams that are longer than the sentence.
@@ -192,9 +188,7 @@ def compute(metrics: Mapping[str, Metric], output: SystemOutput) -> dict[str, Me
     return scores
 
 
-def bleu(
-    output: SystemOutput, *, read: Callable[[Any], float] = attrgetter("score"), part: str = "", order: int = 4
-) -> MetricScore:
+def bleu(output: SystemOutput, *, read: Reader = attrgetter("score"), part: str = "", order: int = 4) -> MetricScore:
     """Return BLEU (Papineni et al. 2002), or the ``part`` of sacreBLEU's result that ``read`` returns."""
     usual, of_sentence = usual_tokenizer(output.tgt_lang, output.spaceless), output.whole is not None
     given: Any = {"lowercase": output.lowercase, "tokenize": output.tokenize}
@@ -231,27 +225,17 @@ def map_lines(change: Callable[[str], str], output: SystemOutput) -> SystemOutpu
 
 
 def bleu_of_tokens(
-    output: SystemOutput,
-    tokenize: Callable[[str], str],
-    part: str,
-    *,
-    tokenizer: str = "none",
-    reasons: Iterable[str] = (),
+    output: SystemOutput, tokenize: Callable[[str], str], part: str, then: str = "none", reasons: Iterable[str] = ()
 ) -> MetricScore:
-    """Return BLEU of lines in which ``tokenize`` and then sacreBLEU's ``tokenizer`` separate tokens by spaces."""
+    """Return BLEU of lines in which ``tokenize`` and ``then``, a tokenizer of sacreBLEU, separate tokens by spaces."""
     of_sentence = output.whole is not None
-    metric, _ = sacrebleu_metrics("", lowercase=output.lowercase, tokenize=tokenizer, of_sentence=of_sentence)
+    metric, _ = sacrebleu_metrics("", lowercase=output.lowercase, tokenize=then, of_sentence=of_sentence)
     reasons = [*reasons, *_reasons(output, "BLEU")]
     return sacrebleu_score(metric, map_lines(tokenize, output), reasons, part=part)
 
 
 def sacrebleu_score(
-    metric: Any,
-    output: SystemOutput,
-    reasons: Iterable[str],
-    *,
-    read: Callable[[Any], float] = attrgetter("score"),
-    part: str = "",
+    metric: Any, output: SystemOutput, reasons: Iterable[str], *, read: Reader = attrgetter("score"), part: str = ""
 ) -> MetricScore:
     """Return the score of a metric of sacreBLEU; ``reasons`` say why it is not comparable with published ones."""
     if output.lowercase and base_language(output.tgt_lang) in DOTLESS_I:  # sacreBLEU's lower case of I is always i
@@ -272,10 +256,9 @@ def _bias(output: SystemOutput, metric: str) -> list[str]:
 
 def unusual_references(output: SystemOutput) -> list[str]:
     """Return reasons against comparability: references that look lower-cased or tokenized."""
-    lines = [line for reference in output.references for line in reference]
-    reasons = []
-    if not any(map(str.isupper, "".join(lines))) and 2 * sum(line.upper() != line for line in lines) > len(lines):
-        reasons.append("the references have no upper case")
-    if 2 * sum(line.rstrip().endswith(" .") for line in lines) > len(lines):
-        reasons.append("the references look tokenized")
-    return reasons
+    lines = [*chain(*output.references)]
+    is_cased = 2 * sum(line.upper() != line for line in lines) > len(lines)
+    is_tokenized = 2 * sum(line.rstrip().endswith(" .") for line in lines) > len(lines)
+    is_lower = is_cased and not any(map(str.isupper, "".join(lines)))
+    reasons = {"the references have no upper case": is_lower, "the references look tokenized": is_tokenized}
+    return [reason for reason, applies in reasons.items() if applies]

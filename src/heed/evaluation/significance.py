@@ -19,14 +19,10 @@ from heed.evaluation.scores import sacrebleu_metrics, spaceless_scripts, usual_t
 Floats = npt.NDArray[np.float64]
 Statistics = Floats
 """Integer counts, stored as float64 because BLAS multiplies only floating-point matrices."""
-
 SEED = 12345
 """sacreBLEU's default, so that p-values agree with ``sacrebleu --paired-bs`` and ``--paired-ar``."""
-PAIRED_RESAMPLES = 1_000
-PAIRED_TRIALS = 10_000
-"""sacreBLEU's defaults for the two tests."""
-BLOCK_ROWS = 1_000
-"""Resamples held as float64 at a time."""
+PAIRED_RESAMPLES, PAIRED_TRIALS = 1_000, 10_000  # sacreBLEU's defaults for the two tests
+BLOCK_ROWS = 1_000  # resamples held as float64 at a time
 
 
 def sentence_statistics(
@@ -75,10 +71,7 @@ METRICS: Mapping[str, MetricFunction] = {"BLEU": bleu_of_sums, "chrF": chrf_of_s
 
 
 def bootstrap_interval(
-    values: npt.NDArray[Any],
-    score: Callable[[npt.NDArray[Any]], Floats],
-    *,
-    resamples: int = 1000,
+    values: npt.NDArray[Any], score: Callable[[npt.NDArray[Any]], Floats], *, resamples: int = 1_000
 ) -> tuple[float, float]:
     """Return the 95 % percentile bootstrap interval of a score over sentences.
 
@@ -173,10 +166,8 @@ def _coins(number: int, trials: int) -> npt.NDArray[np.bool_]:
 class Sample:
     """The scores of a side's S runs on the test set and on R resampled test sets."""
 
-    scores: Floats
-    """" S"."""
-    resampled: Floats
-    """"R S". Row r uses the same sentences for all sides of one test set."""
+    scores: Floats  # " S"
+    resampled: Floats  # "R S". Row r uses the same sentences for all sides of one test set.
 
 
 @dataclass(frozen=True)
@@ -184,10 +175,8 @@ class Spread:
     """A side's mean score over its seeds, with its uncertainty over sentences and over seeds."""
 
     mean: float
-    over_sentences: tuple[float, float]
-    """95 % interval over sentences, with the seeds fixed."""
-    over_seeds: float | None
-    """Standard deviation over seeds, with the sentences fixed; None with one seed."""
+    over_sentences: tuple[float, float]  # 95 % interval over sentences, with the seeds fixed
+    over_seeds: float | None  # standard deviation over seeds, with the sentences fixed; None with one seed
 
 
 @dataclass(frozen=True)
@@ -195,14 +184,10 @@ class Difference:
     """The difference between the mean scores of two sides, with 95 % intervals."""
 
     value: float
-    interval: tuple[float, float]
-    """Over sentences and seeds."""
-    over_sentences: tuple[float, float]
-    """Over sentences, with the seeds fixed."""
-    over_seeds: tuple[float, float] | None
-    """Over seeds, with the sentences fixed; None if both sides have one seed."""
-    p: float
-    """Two-sided: one minus the largest level at which ``interval`` excludes zero."""
+    interval: tuple[float, float]  # over sentences and seeds
+    over_sentences: tuple[float, float]  # over sentences, with the seeds fixed
+    over_seeds: tuple[float, float] | None  # over seeds, with the sentences fixed; None if both sides have one seed
+    p: float  # two-sided: one minus the largest level at which ``interval`` excludes zero
 
 
 def resample(runs: Sequence[Statistics], metric: MetricFunction, *, resamples: int = 10_000) -> Sample:

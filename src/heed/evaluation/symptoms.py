@@ -13,27 +13,13 @@ REPEATED_WORDS = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?: \1){2}(?!\S)")
 """The same one to four words three times in a row."""
 REPEATED_LETTERS = re.compile(r"([^\W\d]{2,10}?)\1{3}", re.IGNORECASE)
 """The same two to ten letters four times in a row."""
-UNKNOWN = "⁇"
-"""SentencePiece's text for an unknown piece."""
-
-SYMPTOMS: Mapping[str, str] = {
-    "empty": "no text, but the reference has some",
-    "too short": "less than half as many characters as the reference",
-    "too long": "more than twice as many characters as the reference",
-    "repeats": "a phrase three times in a row, but not in the reference",
-    "copied source": "equal to the source, but the reference is not",
-    "foreign letters": "letters of a script that no reference uses",
-    "unknown pieces": f"{UNKNOWN}, the text of an unknown piece, but not in the reference",
-}
+UNKNOWN = "⁇"  # SentencePiece's text for an unknown piece
+LENGTH_TOLERANCE = 10  # characters that are added to the length limits, so that short sentences are not flagged
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+SYMPTOMS: Mapping[str, str] = _TABLES["scored"]
 """The name of each symptom, and its definition."""
-
-TRANSLATION_SYMPTOMS: Mapping[str, Mapping[str, str]] = tomllib.loads(
-    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-)
-"""Those of a translation without a reference, with their meaning and their messages."""
-
-LENGTH_TOLERANCE = 10
-"""Characters that are added to the length limits, so that short sentences are not flagged."""
+TRANSLATION_SYMPTOMS: Mapping[str, Mapping[str, str]] = _TABLES["translation"]
+"""The symptoms of a translation without a reference, with their meaning and their messages."""
 
 
 def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, list[int]]:

@@ -46,11 +46,7 @@ class CorpusOptions:
     ) -> Corpus:
         """Clean and select the training text, apply ``reverse``, and return the corpus.
 
-        Args:
-            train: the texts of a mixture, or one text with the name "".
-            valid: one set, or one for each direction.
-            tests: sets by name.
-            temperature: see `TrainingTexts`.
+        ``train`` are the texts of a mixture, or one text with the name ""; ``valid`` is one set, or one per direction.
         """
         if self.reverse:
             train = [replace(text, direction=text.direction.reversed()) for text in train]
@@ -102,9 +98,8 @@ class CorpusOptions:
             if not len(found):
                 where = f" in data.train.{text.name}" if text.name else ""
                 report = found.clean.report
-                advice = ""
-                if report.dropped.get("leaked", 0) > 0.5 * report.total:
-                    advice = "\nIt is the text of the validation or test sets: give other files for these."
+                is_leaked = report.dropped.get("leaked", 0) > 0.5 * report.total
+                advice = "\nIt is the text of the validation or test sets: give other files for these." * is_leaked
                 raise HeedError(
                     f"Cleaning left nothing to train on{where} (the rules are data.cleaning.*).\n{report}{advice}"
                 )
@@ -113,11 +108,7 @@ class CorpusOptions:
 
 
 def parse_noise(given: Mapping[str, Any] | None) -> Noise | None:
-    """Return the noise with these arguments, or None without arguments.
-
-    Raises:
-        HeedError: if an argument is unknown or out of range.
-    """
+    """Return the noise with these arguments, None without any; raise a HeedError if one is unknown or out of range."""
     return None if given is None else from_plain(Noise, given, where="data.noise.")
 
 

@@ -24,12 +24,10 @@ NAME_BYTES = 200
 """Maximum bytes of the name of a test set. File systems allow 255, and suffixes are added to it."""
 NOT_IN_NAMES = r'/\\:*?"<>|\0\ud800-\udfff'
 """Characters that the file systems of Linux or Windows, or UTF-8, do not allow in names, for a regular expression."""
-
 MARKUP = r"\.(?:sgml?|xml)"
 """A second suffix after the language, for a regular expression."""
 NO_LANGUAGES = ("src", "tgt", "trg", "txt", "sgm", "xml")
 """Suffixes that look like language codes."""
-
 Field = str | AtLeast1
 """The name of a field, or the number of a column from 1."""
 
@@ -40,9 +38,6 @@ class FilesCorpus(CorpusOptions):
     """A corpus of parallel files. conf/data/files.yaml explains each option.
 
     Text is UTF-8 with one sentence per line: only "\\n" ends a line, and "\\r" before it is dropped.
-
-    Raises:
-        HeedError: naming the entry that is invalid.
     """
 
     train: Sequence[FileEntry] | Mapping[str, Mapping[str, Any]]
@@ -84,11 +79,7 @@ class FilesCorpus(CorpusOptions):
             raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
 
     def load(self) -> Corpus:
-        """Read all files and clean the training pairs.
-
-        Raises:
-            HeedError: naming the invalid file, and its line if possible.
-        """
+        """Read all files and clean the training pairs, or raise a HeedError that names the invalid file and line."""
         valid = {direction: self._read(entries, direction) for direction, entries in self.valid_entries.items()}
         own = self.given_direction or self._guess_direction(valid[None])
         sets = [EvaluationSet(text, direction or own) for direction, text in valid.items()]
@@ -107,11 +98,7 @@ class FilesCorpus(CorpusOptions):
         return ParallelText.read(source for entry in entries for source in find_sources(entry, fields))
 
     def _direction_of_test(self, name: str, own: Direction) -> Direction:
-        """Return the direction of a test set: the one at the end of its name, or the only direction.
-
-        Raises:
-            HeedError: if the name does not end with one of several directions.
-        """
+        """Return the direction of a test set: the one at the end of its name, or the only direction."""
         known = {own, *self.valid_entries, *(text.languages for text in self.texts.values())} - {None}
         if self.both_directions:
             known |= {direction.reversed() for direction in known if direction}
@@ -156,16 +143,13 @@ class FilesCorpus(CorpusOptions):
 
 @dataclass(kw_only=True)
 class TextOptions:
-    """The options of a training text, as in `heed.data.text.Text`. None: the option of the corpus.
-
-    ``files`` are entries, as of ``train``, and ``direction`` is a name such as "en-fr".
-    """
+    """The options of a training text, as in `heed.data.text.Text`. None: the option of the corpus."""
 
     files: Sequence[FileEntry]
     src_field: Field
     tgt_field: Field
     score_field: Field | None
-    direction: str | None = None
+    direction: str | None = None  # such as "en-fr"
     weight: Positive | None = None
     from_step: AtLeast0 = 0
     tag: str | None = None
@@ -226,9 +210,7 @@ def _parse_mixture(train: Mapping[str, Mapping[str, Any]], fields: Mapping[str, 
     return mixture
 
 
-def _parse_valid(
-    valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]],
-) -> dict[Direction | None, list[Entry]]:
+def _parse_valid(valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]]) -> dict[Direction | None, list[Entry]]:
     """Return the entries of the validation sets by direction; the key None stands for an unnamed direction."""
     if not isinstance(valid, Mapping):
         return {None: parse_entries("valid", valid)}

@@ -26,17 +26,11 @@ TRANSLATION = "translation"
 
 @dataclass(frozen=True)
 class DatasetSource:
-    """A split of a dataset.
+    """A split of a dataset."""
 
-    Args:
-        dataset: the split, memory-mapped.
-        name: its repository.
-        languages: columns of source and target, or fields of the column "translation".
-    """
-
-    dataset: "Dataset"
-    name: str
-    languages: tuple[str, str]
+    dataset: "Dataset"  # memory-mapped
+    name: str  # of the repository
+    languages: tuple[str, str]  # columns of source and target, or fields of the column "translation"
 
     @property
     def size(self) -> int:
@@ -55,11 +49,7 @@ class DatasetSource:
             advance(self.size * len(src) // len(sides))
 
     def _column(self, language: str, features: Mapping[str, Any]) -> str:
-        """Return the column named after a language, or the field of "translation" with this name.
-
-        Raises:
-            HeedError: if there is no such column, or it does not hold text.
-        """
+        """Return the column named after a language, or the field of "translation" with this name."""
         columns = {name.removeprefix(f"{TRANSLATION}."): name for name in features}
         column = columns.get(find_language(language, columns) or "")
         if column is None:
@@ -79,9 +69,6 @@ class HubCorpus(CorpusOptions):
 
     conf/data/multi30k.yaml explains each option. ``repository`` may be the path of a local copy, or None. It has the
     columns ``src_lang`` and ``tgt_lang``, or a column "translation" with these fields.
-
-    Raises:
-        HeedError: if both languages are the same.
     """
 
     name: str
@@ -103,8 +90,7 @@ class HubCorpus(CorpusOptions):
     def load(self) -> Corpus:
         """Read all splits and clean the training pairs.
 
-        Raises:
-            HeedError: if the hub cannot be reached, or if a file of the folder is missing or invalid.
+        Raise a HeedError if the hub cannot be reached, or if a file of the folder is missing or invalid.
         """
         direction = Direction(self.src_lang, self.tgt_lang)
         train = Text([self._sources("train")["train"]], direction)

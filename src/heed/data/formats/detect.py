@@ -14,20 +14,15 @@ from heed.errors import HeedError
 
 FORMATS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """For each format how it starts, and why heed does not read it in a pair or alone, if so."""
-
-START = 2**16
-"""Bytes that are read."""
-ROWS = 100
-"""Lines that are read as rows of a table."""
-SURE_ROWS = 10
-"""Rows from which one side of a pair is taken for a table, because sentences too may have tabs."""
+START = 2**16  # bytes that are read
+ROWS = 100  # lines that are read as rows of a table
+SURE_ROWS = 10  # rows from which one side of a pair is taken for a table, because sentences too may have tabs
 
 
 def find_format(file: Path, *, in_pair: bool = False) -> str | None:
     """Return the format of a file, a key of `FORMATS`; None for plain text, and if the file cannot be read.
 
-    Args:
-        in_pair: the file is one side of a pair, so it is probably plain text.
+    One side of a pair is probably plain text.
     """
     content = b""
     try:
@@ -70,7 +65,7 @@ def _json_format(text: str) -> str | None:
     line, _, rest = text.partition("\n")
     try:
         return "json" if len(arrays_of_objects(json.loads(line))) == 1 and not rest.strip() else "jsonl"
-    except ValueError:
+    except (ValueError, RecursionError):
         return "json" if re.match(r'\{\s*(\n|"[^"\n]*"\s*:\s*\[)', text) else "jsonl"
 
 

@@ -19,10 +19,8 @@ from heed.progress import print_line
 
 FileEntry = str | Sequence[str]
 """A pair of text files [source, target], or one file or folder with both sides; names may be patterns ("*.tsv.gz")."""
-
 Entry = tuple[str, ...]
 """(source, target), or (file or folder with both sides,)."""
-
 READERS: dict[str, Callable[[tuple[Path], Fields], Source]] = {
     "jsonl": JsonLines,
     "json": JsonFile,
@@ -33,25 +31,14 @@ READERS: dict[str, Callable[[tuple[Path], Fields], Source]] = {
     "tmx": TmxFile,
 }
 """Readers of files with both sides, by format: see `find_format`."""
-
 SUFFIXES = (".jsonl", ".parquet", ".tsv", ".csv", ".tmx")
-"""Suffixes of files with both sides: their format, unless the first lines tell another. A compressed file has a second
-suffix (.tsv.gz)."""
-
+"""Suffixes of files with both sides: their format, unless the first lines tell another."""
 WILDCARD = r"(\*\*|\*|\?|\[[^]]+\])"
 """A regular expression for a wildcard of a pattern."""
 
 
 def parse_entries(key: str, entries: Sequence[FileEntry]) -> list[Entry]:
-    """Validate a list of entries from the command line.
-
-    Args:
-        key: name of the option below ``data``, for messages.
-        entries: value of the option.
-
-    Raises:
-        HeedError: naming the invalid entry.
-    """
+    """Return the value of the option ``data.KEY``, or raise a HeedError that names the invalid entry."""
     if not entries or isinstance(entries, str):
         raise HeedError(f"data.{key}={entries} must be a list of pairs such as '[[a.en,a.de],[b.en,b.de]]'.")
     return [_parse_entry(key, entry) for entry in entries]
@@ -71,15 +58,14 @@ def _parse_entry(key: str, entry: FileEntry) -> Entry:
 
 def _format(name: str) -> str | None:
     """Return the format of a suffix of `SUFFIXES`; None for text files and folders."""
-    suffix = Path(without_compression(name)).suffix.lower()
+    suffix = Path(without_compression(name)).suffix.lower()  # a compressed file has a second one (.tsv.gz)
     return suffix[1:] if suffix in SUFFIXES else None
 
 
 def find_sources(entry: Entry, fields: Fields) -> list[Source]:
     """Return the sources of an entry, sorted by name: several for a pattern or a folder.
 
-    Raises:
-        HeedError: if nothing matches, the matches of a pair of patterns do not correspond, or a folder cannot be read.
+    Raise a HeedError if nothing matches, the matches of two patterns do not correspond, or a folder cannot be read.
     """
     try:
         if len(entry) == 2:
@@ -153,15 +139,11 @@ def _open_folder(folder: Path, fields: Fields) -> list[Source]:
     """Return the files with both sides in a folder, and its pairs of text files NAME.SRC_LANG and NAME.TGT_LANG.
 
     Hidden files, which macOS adds, are skipped.
-
-    Raises:
-        HeedError: if a text file has no counterpart or exists twice, or nothing is found.
     """
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     found = [source for file in files if _format(file.name) for source in _open(file, fields)]
     names = [(file, *without_compression(file.name).rpartition(".")) for file in files]
-    sides: tuple[dict[str, Path], dict[str, Path]] = {}, {}
-    """Source and target files by stem."""
+    sides: tuple[dict[str, Path], dict[str, Path]] = {}, {}  # source and target files by stem
     for language, side in zip(fields.languages, sides, strict=True):
         for file, stem, _, suffix in names:
             if stem and suffix == language and side.setdefault(stem, file) is not file:

@@ -16,19 +16,15 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields of a file with both sides.
+    """The fields of a file with both sides: names, or column numbers from 1 in a table without header ("1", "2").
 
-    Args:
-        src, tgt: names of the fields, or column numbers from 1 in a TSV or CSV file without header ("1", "2").
-            "translation.de" is a field of a nested mapping.
-        score: field of the score; None: no scores.
-        languages: language codes of source and target, to select the sides of a TMX file.
+    "translation.de" is a field of a nested mapping.
     """
 
     src: str
     tgt: str
     score: str | None = None
-    languages: tuple[str | None, str | None] = (None, None)
+    languages: tuple[str | None, str | None] = (None, None)  # of source and target, to select the sides of a TMX file
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -36,18 +32,13 @@ class Fields:
         return (self.src, self.tgt) if self.score is None else (self.src, self.tgt, self.score)
 
     def values(self, record: Any) -> list[Any]:
-        """Return the values of the fields in nested mappings.
-
-        Raises:
-            HeedError: if there is no such field.
-        """
+        """Return the values of the fields in nested mappings, or raise a HeedError if there is no such field."""
         return [_get_field(record, name) for name in self.names]
 
     def check(self, values: Sequence[Any]) -> list[Any]:
         """Return the values of the fields as single-line sentences and a number.
 
-        Raises:
-            ValueError: if a sentence is not text or has a lone surrogate, or the score is not a number.
+        Raise a ValueError if a sentence is not text or has a lone surrogate, or the score is not a number.
         """
         src, tgt, *scores = values
         for name, value in ((self.src, src), (self.tgt, tgt)):
@@ -78,15 +69,12 @@ class RecordFile(FileSource):
     def read_records(
         self, unit: str, records: Iterable[tuple[int, Record]], parse: Callable[[Record], Sequence[Any] | None]
     ) -> Iterator[Block]:
-        """Yield the pairs of records.
+        """Yield the pairs of records, or raise a HeedError that names the invalid one.
 
         Args:
             unit: name of a record in messages, such as "line".
             records: number, for messages, and content of each record.
             parse: returns the values of a record's fields, or None to skip the record. It may raise ValueError.
-
-        Raises:
-            HeedError: naming the record that is invalid.
         """
 
         def checked(number: int, record: Record) -> list[Any] | None:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import stat
+import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,20 +18,8 @@ from typing import Any
 from heed.data.text import Advance
 from heed.errors import HeedError, first_line, require
 
-COMPRESSIONS = {
-    "gzip": rb"\x1f\x8b\x08",
-    "xz": rb"\xfd7zXZ\x00",
-    "bzip2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)",
-    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",  # a frame, or the skippable frame that pzstd writes first
-    "lz4": rb"\x04\x22\x4d\x18",
-    "zip": rb"PK\x03\x04",
-}
-"""A regular expression for the first bytes of each compressed format."""
-
-UNSUPPORTED = {"lz4": "lz4 -d", "zip": "unzip"}
-"""Unsupported formats, and the command that decompresses each."""
-
-COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
+COMPRESSIONS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+COMPRESSED = tuple(kind["suffix"] for kind in COMPRESSIONS.values() if "suffix" in kind)
 """Suffixes of compressed files."""
 
 
@@ -66,8 +55,7 @@ class FileSource:
 def find_compression(file: Path) -> str | None:
     """Return the compressed format of a file; None if it is not compressed.
 
-    Raises:
-        HeedError: if the file is missing, is not a regular file or cannot be read, or if the format is not supported.
+    Raise a HeedError if the file is missing, is not a regular file or cannot be read, or its format is not supported.
     """
     try:
         mode = file.stat().st_mode
@@ -80,11 +68,11 @@ def find_compression(file: Path) -> str | None:
         raise HeedError(f"{file} does not exist (relative paths start at {Path.cwd()}).") from error
     except OSError as error:
         raise HeedError(f"{file} cannot be read: {error.strerror}.") from error
-    found = next((name for name, magic in COMPRESSIONS.items() if re.match(magic, start)), None)
-    if found in UNSUPPORTED:
+    found = next((name for name, kind in COMPRESSIONS.items() if re.match(kind["start"].encode(), start)), None)
+    if found and (command := COMPRESSIONS[found].get("command")):
         raise HeedError(
             f"{file} is compressed with {found}, an unsupported format: decompress it first, for instance: "
-            f"{UNSUPPORTED[found]} {shlex.quote(str(file))}"
+            f"{command} {shlex.quote(str(file))}"
         )
     return found
 
@@ -95,11 +83,7 @@ def without_compression(name: str) -> str:
 
 
 def read_bytes(file: Path, advance: Advance) -> Iterator[bytes]:
-    """Yield the content of a file, decompressed, in chunks.
-
-    Raises:
-        HeedError: if the file is damaged.
-    """
+    """Yield the content of a file, decompressed, in chunks, or raise a HeedError if the file is damaged."""
     compression = find_compression(file)
     try:
         with file.open("rb") as disk:
@@ -126,10 +110,7 @@ def _decompress(chunks: Iterable[bytes], new_stream: Callable[[], Any]) -> Itera
     """Yield the decompressed content of one or several streams, with zeros between and after them.
 
     The standard library and zstandard would silently cut some damaged files short: they ignore everything after an
-    invalid bzip2 or xz stream, and accept a truncated zstd file.
-
-    Raises:
-        OSError: if the file is damaged.
+    invalid bzip2 or xz stream, and accept a truncated zstd file. Here they raise an OSError.
     """
     stream = None
     for chunk in chunks:
@@ -152,8 +133,7 @@ def _decompress(chunks: Iterable[bytes], new_stream: Callable[[], Any]) -> Itera
 def read_lines(file: Path, advance: Advance) -> Iterator[str]:
     """Yield the lines of a file. Only "\\n" ends a line; Python's text mode would also split at "\\r".
 
-    Raises:
-        HeedError: naming the line that is not UTF-8.
+    Raise a HeedError that names a line that is not UTF-8.
     """
     number = 0
     for content in _whole_lines(file, advance):

@@ -85,9 +85,6 @@ class TsvFile(RecordFile):
 
         The maximum is 0, for no limit, if the fields are column numbers. A table of two columns without either default
         name is read as source and target, and a line on stderr says so.
-
-        Raises:
-            HeedError: if no column has a field's name, or several have it.
         """
         fields = self.fields.names
         if all(name.isdecimal() and int(name) > 0 for name in fields):

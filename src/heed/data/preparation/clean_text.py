@@ -26,10 +26,8 @@ SCHEMA = pa.schema(
     [("row", pa.int64()), ("digest", pa.uint64()), ("exact", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())]
 )
 """The clean pairs of a block, in the order of the text: position, digests as compared and as written, both sides."""
-
 SELECTION = "selection.npy"
 """File with two rows: the ascending positions of the selected pairs among the clean pairs, and their keys."""
-
 REPORT = TypeAdapter(CleaningReport)
 """Reads a report from JSON."""
 
@@ -42,14 +40,10 @@ class CleanText:
         content = json.loads((folder / "text.json").read_text(encoding="utf-8"))
         self.digest: str = content["digest"]
         """Digest of the selected pairs, independent of their order and of the file format."""
-        self.bound: int = content["bound"]
-        """Exclusive upper bound of the digests of the selected pairs."""
-        self.report = REPORT.validate_python(content)
-        """The pairs dropped by each cleaning rule."""
-        self.blocks = range(len(content["clean"]))
-        """The numbers of the text's blocks."""
-        self._first_row = np.cumsum([0, *content["clean"]])
-        """Clean pairs before each block."""
+        self.bound: int = content["bound"]  # exclusive upper bound of the digests of the selected pairs
+        self.report = REPORT.validate_python(content)  # the pairs dropped by each cleaning rule
+        self.blocks = range(len(content["clean"]))  # the numbers of the text's blocks
+        self._first_row = np.cumsum([0, *content["clean"]])  # clean pairs before each block
         rows, self._keys = np.load(folder / SELECTION, mmap_mode="r")
         self._rows: Rows = rows.view(np.int64)
 
@@ -74,13 +68,9 @@ class CleanText:
 def write_clean_text(
     folder: Path, sources: Sequence[Source], rules: Rules, workers: Workers, heavier: Sequence[CleanText]
 ) -> None:
-    """Clean a text and select its training pairs. Blocks that an interrupted call has cleaned are reused.
+    """Clean a text and select its training pairs, or raise a HeedError if it is invalid or has no sentences.
 
-    Args:
-        heavier: other texts. A pair that occurs in one of them is a duplicate.
-
-    Raises:
-        HeedError: if the text is invalid or has no sentences.
+    Blocks that an interrupted call has cleaned are reused. A pair that occurs in a ``heavier`` text is a duplicate.
     """
     total = 0
 

@@ -28,7 +28,6 @@ Result = TypeVar("Result")
 
 SMALL = 2**25
 """Largest text, in bytes, that is prepared without worker processes: starting them would take longer."""
-
 SAMPLED_PAIRS = 1000
 """Pairs from which the number of tokens is estimated before they are written."""
 
@@ -49,18 +48,12 @@ class Preparation:
 
 @dataclass(frozen=True)
 class PreparedText:
-    """A training text whose pairs are cleaned and selected (`prepare`).
-
-    Args:
-        directions: the text's direction, and a second one if it is also used swapped.
-        clean: its selected pairs.
-        rules: the rules that selected them.
-    """
+    """A training text whose pairs are cleaned and selected (`prepare`)."""
 
     text: Text
-    directions: tuple[Direction, ...]
-    clean: CleanText
-    rules: Rules
+    directions: tuple[Direction, ...]  # the text's direction, and a second one if it is also used swapped
+    clean: CleanText  # its selected pairs
+    rules: Rules  # the rules that selected them
     preparation: Preparation
     cache_dir: Path
 
@@ -77,12 +70,8 @@ class PreparedText:
     ) -> "PreparedText":
         """Read and clean a text, and select its pairs, unless they are in the cache.
 
-        Args:
-            heavier: texts of the mixture with a larger weight, or an equal weight and an earlier place. A pair that
-                occurs in one of them is dropped here.
-
-        Raises:
-            HeedError: if the text is invalid, or changes while it is read.
+        A pair that occurs in a ``heavier`` text of the mixture is dropped: one with a larger weight, or an equal weight
+        and an earlier place. Raise a HeedError if the text is invalid, or changes while it is read.
         """
         identity = [source.identity() for source in text.sources]
         leaked = [digests.tobytes() for digests in rules.held_out]
@@ -110,11 +99,9 @@ class PreparedText:
         return np.sort(self.clean.lines())
 
     def dropped(self, block: Block, first: int) -> dict[int, str]:
-        """Return the rule that drops each dropped pair of a block, by the pair's place in the block.
+        """Return the rule that drops each dropped pair of a block after ``first`` pairs, by the pair's place in it.
 
-        Args:
-            block: pairs of the text, with their sides swapped if the rules swap them.
-            first: number of the pairs before the block.
+        The sides of the block are swapped if the rules swap them.
         """
         violated = self.rules.violations(block)
         start, stop = np.searchsorted(self._kept, [first, first + len(block)])
@@ -141,11 +128,7 @@ class PreparedText:
                 bar.update()
 
     def encode(self, tokenizer: Tokenizer) -> StoredPairs:
-        """Return the token ids of all pairs. They are written to the cache once.
-
-        Raises:
-            HeedError: if there is too little room on the disk.
-        """
+        """Return the token ids of all pairs, cached once, or raise a HeedError if the disk has too little room."""
 
         def build(folder: Path) -> None:
             self._check_room(folder, tokenizer)

@@ -25,8 +25,7 @@ class Workers:
 
     def __init__(self, processes: int) -> None:
         self._pool = start_pool(processes) if processes else None
-        self._waiting = 2 * processes
-        """Tasks submitted in advance, so that no worker is idle."""
+        self._waiting = 2 * processes  # tasks submitted in advance, so that no worker is idle
 
     def __enter__(self) -> "Workers":
         return self
