@@ -41,6 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             file = tmp_path / "runs" / "one" / run / "model" / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
+    (tmp_path / "a.txt").touch()
     export = tmp_path / "runs/one/1/export/ctranslate2/model.bin"
     export.parent.mkdir(parents=True)
     export.touch()

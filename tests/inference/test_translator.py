@@ -100,6 +100,34 @@ def test_unicode_white_space_is_an_empty_line(model: Seq2Seq, tokenizer: Tokeniz
     assert translator.translate(["\u3000", "\u00a0\t", "\u2003 \u3000"]) == ["", "", ""]
 
 
+OTHER_SPACES = [char for char in map(chr, range(0x10000)) if char.isspace() and char != " "]
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_white_space_without_a_piece_is_a_space(tiny_model: ModelMaker, byte_fallback: bool) -> None:
+    known = "\u00a0"
+    lines = [*SENTENCES, f"a{known}dog"]
+    settings = {"byte_fallback": byte_fallback, "normalization_rule_name": "identity", "character_coverage": 1.0}
+    tokenizer = train_tokenizer(lines, vocab_size=60 + 256 * byte_fallback, joint=True, **settings)
+    model = tiny_model("rnn", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab)
+    translator = Translator(model, tokenizer, beam())
+    raw = translator.without_fallbacks()
+    (plain,) = translator.encode(["the dog sleeps ."])
+    assert len(OTHER_SPACES) > 20
+    for space in OTHER_SPACES:
+        line = f"the{space}dog  sleeps{space} .{space}"
+        unchanged = tokenizer.encode_src([line])
+        assert translator.encode([line]) == (unchanged if space == known else [plain]), repr(space)
+        assert raw.encode([line]) == unchanged != [plain]
+    line = "the\u3000dog sleeps ."
+    (found,) = translator.translate([line], scores=True, alignments=True)
+    (expected,) = translator.translate(["the dog sleeps ."], scores=True)
+    assert (found.text, found.score) == (expected.text, expected.score)
+    assert translator.attend(line)[0].src_pieces == translator.attend("the dog sleeps .")[0].src_pieces
+    # Scores of given pairs are those of the lines as they are.
+    assert translator.score(line, "a dog") == raw.score(line, "a dog") != translator.score("the dog sleeps .", "a dog")
+
+
 def test_a_single_string_is_one_sentence(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     translator = Translator(model, tokenizer, beam(), batch_tokens=100)
     sentence = SENTENCES[0]

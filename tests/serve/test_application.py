@@ -18,6 +18,7 @@ from heed.inference.searches import MBR, SAMPLE
 from heed.inference.translator import Translator
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
+from heed.serve.requests import FORMS
 from heed.serve.settings import ServeSettings
 from tests.export.models import LINES, transformer, write_model
 
@@ -124,6 +125,9 @@ def test_lines_spaces_and_sentences_are_kept(client: TestClient, model: ServedMo
     text = "\n  The farmer saw the dog and the cat. A cat sleeps.\t\n\nA cat sleeps."
     answer = client.post("/translate", json={"q": text, **EN_DE}).json()
     assert answer["translatedText"] == f"\n  {first} {second}\t\n\n{second}"
+    for end in ("\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"):
+        other = client.post("/translate", json={"q": text.replace("\n", end), **EN_DE}).json()
+        assert other["translatedText"] == answer["translatedText"].replace("\n", end)
     # Forms have CR LF.
     form = client.post("/translate", data={"q": text.replace("\n", "\r\n"), **EN_DE}).json()
     assert form == answer
@@ -267,12 +271,13 @@ def test_models_that_cannot_be_told_apart_are_refused(model: ServedModel) -> Non
             "English (en) is not available as a target language from German (de)",
         ),
         ({"source": "auto", "target": "xx"}, "xx is not supported"),
-        ({"source": ""}, "source"),
+        ({"source": ""}, "Invalid request: source must not be empty."),
         ({"q": None}, "q"),
-        ({"q": 3}, "Invalid request: q: Input should be a valid string; q: Input should be a valid list."),
-        ({"q": ["a", 3]}, "q.1: Input should be a valid string"),
+        ({"q": 3}, "Invalid request: q must be a string or a list."),
+        ({"q": ["a", 3]}, "q.1 must be a string"),
         ({"q": {"a": 1}}, "q"),
-        ({"format": "pdf"}, "format"),
+        ({"format": "pdf"}, "format must be 'text' or 'html'"),
+        ({"beam": "x"}, "beam must be a valid integer"),
         ({"alternatives": 11}, "alternatives must be at most 10."),
         ({"beam": 1, "alternatives": 1}, "beam must be from 2"),
         ({"beam": 13}, "beam must be from 1 (alternatives + 1) to 12."),
@@ -286,6 +291,49 @@ def test_wrong_requests_get_a_sentence(client: TestClient, body: dict[str, objec
     assert message in error(client, 400, **body)
 
 
+UNESCAPED = "Invalid request: a form is NAME=VALUE&NAME=VALUE: encode & as %26, or use --data-urlencode."
+NOT_UTF8 = "Invalid request: the form is not UTF-8."
+
+
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [
+        (b"%A342", NOT_UTF8),
+        (b"\xa342", NOT_UTF8),
+        (b"42%20%EF%BF%BD", "42 \ufffd"),
+        ("42 \ufffd £".encode(), "42 \ufffd £"),
+        (b"1+%26+2=3", "1 & 2=3"),
+        (b"Tom & the woman saw the dog.", UNESCAPED),
+        (b"AT&T", UNESCAPED),
+        (b"1&+2=3", UNESCAPED),
+    ],
+)
+def test_no_text_of_a_form_is_lost(client: TestClient, value: bytes, answer: str) -> None:
+    given = b"source=en&target=de&format=&q=" + value
+    responses = [client.post("/translate", content=given, headers={"Content-Type": FORMS[0]})]
+    if given.isascii():
+        responses.append(client.post(f"/translate?{given.decode().replace(' ', '%20')}"))
+    for response in responses:
+        assert [*response.json().values()] == [answer]
+        assert response.status_code == (400 if answer in (UNESCAPED, NOT_UTF8) else 200)
+
+
+@pytest.mark.parametrize(("value", "answer"), [("£42 & 1".encode(), "£42 & 1"), (b"\xa342", NOT_UTF8)])
+def test_multipart_forms_are_utf8(client: TestClient, value: bytes, answer: str) -> None:
+    fields: dict[str, tuple[None, bytes]] = {"q": (None, value), "source": (None, b"en"), "target": (None, b"de")}
+    assert [*client.post("/translate", files=fields).json().values()] == [answer]
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": FORMS[0]}, {"Content-Type": "text/plain"}])
+def test_json_needs_no_content_type(client: TestClient, headers: dict[str, str]) -> None:
+    body = json.dumps({"q": ["£42 & 1", "<b>5</b>"], "format": "HTML", **EN_DE}, ensure_ascii=False)
+    answer = client.post("/translate", content=f"\n{body}", headers=headers).json()
+    assert answer == {"translatedText": ["£42 &amp; 1", "<b>5</b>"]}
+    assert client.post("/translate", content="{", headers=headers).json() == {
+        "error": "Invalid request: the body is not JSON."
+    }
+
+
 def test_missing_parameters_are_named(client: TestClient) -> None:
     assert client.post("/translate", json={"q": "x"}).json()["error"].startswith("Invalid request: missing source")
     assert client.post("/translate").status_code == 400
@@ -296,7 +344,11 @@ def test_missing_parameters_are_named(client: TestClient) -> None:
 def test_broken_json_gets_a_sentence(client: TestClient, body: bytes) -> None:
     response = client.post("/translate", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == 400
-    assert response.json()["error"].startswith("Invalid request")
+    assert response.json()["error"] in (
+        "Invalid request: the body is not JSON.",
+        "Invalid request: the body must be a JSON object.",
+        "Invalid request: q must be a string or a list; missing source parameter.",
+    )
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,9 @@ def _check_options(args: argparse.Namespace) -> None:
         raise HeedError("--resume continues a file: add --input FILE and --output FILE.")
     if args.resume and args.n_best is not None and not args.json:
         raise HeedError("--resume needs one line of output per line: add --json to --n-best.")
+    for path in args.model or ():
+        if path.is_file() and path.suffix not in (".bin", ".ckpt", ".model", ".safetensors", ".yaml"):
+            raise HeedError(f"{path} is a file: give the folder of a run or model; text: --input {path}.")
     if args.output and args.output.is_dir():  # an empty name is the current folder
         raise HeedError(f"--output {args.output} is a folder: name a file.")
     if args.output and args.input and args.output.exists() and args.output.samefile(args.input):

@@ -62,6 +62,12 @@ class Tokenizer:
         ]
         return any(map(str.isalpha, "".join(self.src_pieces(ids))))
 
+    def with_known_spaces(self, text: str) -> str:
+        """Return a source text with a space for each character of white space for which there is no piece."""
+        ids = {char: self._src.encode(char) for char in {*text} if char.isspace() and char != " "}
+        unknown = [char for char in ids if any(id_ == UNK or self._src.is_byte(id_) for id_ in ids[char])]
+        return text.translate(dict.fromkeys(map(ord, unknown), " "))
+
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
         """Return the ids of source sentences, without BOS and EOS; ``tagged``, if not empty, with the language tag."""
         tags = self.tag_ids if tagged else ()

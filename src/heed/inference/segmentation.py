@@ -87,7 +87,7 @@ class SentenceSplitter:
     def _split_long(self, sentence: str) -> list[str]:
         """Split a sentence with too many subwords: after punctuation, else at a space, else between characters."""
         limit = self._translator.max_tokens
-        if limit is None or len(sentence) < 2 or len(self._translator.tokenizer.encode_src([sentence])[0]) <= limit:
+        if limit is None or len(sentence) < 2 or len(self._translator.encode([sentence])[0]) <= limit:
             return [sentence]
         cut = _best_cut(sentence)
         return [*self._split_long(sentence[:cut]), *self._split_long(sentence[cut:])]

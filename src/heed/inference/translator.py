@@ -58,7 +58,7 @@ class Translator:
 
     A line without letters (``str.isalpha``), such as a number or an emoji, is its own translation with the score 0,
     unless no source piece of the model has a letter. Empty hypotheses rank after all others, because an empty line is
-    lost text. `without_fallbacks` returns what the search found instead, for scores.
+    lost text. White space without a piece, such as a tab, is read as a space. `without_fallbacks` does none of this.
 
     Every method that takes sentences accepts a single string as one sentence. The result is still a list.
 
@@ -130,7 +130,7 @@ class Translator:
         return other
 
     def without_fallbacks(self) -> "Translator":
-        """Return a translator that sends lines without letters to the model too, and accepts empty translations."""
+        """Return a translator for scores, which gives the model every line as it is and accepts empty translations."""
         other = copy(self)
         other._fallbacks = False
         return other
@@ -249,7 +249,7 @@ class Translator:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
         sources = as_list(sources)
         if targets is None:
-            ids = self._encode_src(sources)
+            ids = encode_lines(self.encode, sources, max_tokens=self.max_tokens)
             n_best, _ = self._hypotheses(sources, ids, self._build_search({**search}))
             return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
         targets = as_list(targets)
@@ -309,6 +309,11 @@ class Translator:
         )
         return score_output(output, {})
 
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return the ids of sentences of any length to translate, without EOS. White space of any script has no ids."""
+        known = self.tokenizer.with_known_spaces if self._fallbacks else str
+        return self.tokenizer.encode_src([known(line) if line.strip() else "" for line in sentences])
+
     def translate_ids(self, sources: Sequence[Sequence[int]], *, search: Search | None = None) -> list[NBest]:
         """Return the hypotheses of the search for each source, best first.
 
@@ -346,7 +351,7 @@ class Translator:
         done = 0
         while sentences := list(islice(lines, chunk)):
             with renumbered(partial(add, done)):
-                src_ids = self._encode_src(sentences)
+                src_ids = encode_lines(self.encode, sentences, max_tokens=self.max_tokens)
                 found, empty = self._hypotheses(sentences, src_ids, search)
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
@@ -457,11 +462,6 @@ class Translator:
     def _encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets, with EOS."""
         check_pairs(sources, targets)
-        src_ids = self._encode_src(sources)
+        src_ids = encode_lines(self.without_fallbacks().encode, sources, max_tokens=self.max_tokens)
         tgt_ids = encode_lines(self.tokenizer.encode_tgt, targets, max_tokens=self.max_tokens)
         return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
-
-    def _encode_src(self, sentences: list[str]) -> list[list[int]]:
-        """Return the ids of source sentences, without EOS. White space of any script has no ids."""
-        sentences = [line if line.strip() else "" for line in sentences]
-        return encode_lines(self.tokenizer.encode_src, sentences, max_tokens=self.max_tokens)

@@ -62,8 +62,8 @@ class Document:
 
 def text_document(text: str, splitter: SentenceSplitter) -> Document:
     """Split a plain text. Line breaks and white space around lines are kept."""
-    pieces = [piece for line in text.split("\n") for piece in ("\n", *_pieces(line, splitter, str))]
-    return Document(pieces[1:])
+    lines = re.split(r"([\n-\r\x1c-\x1e\x85\u2028\u2029])", text)  # with the line breaks, which are white space
+    return Document([piece for line in lines for piece in _pieces(line, splitter, str)])
 
 
 def html_document(text: str, splitter: SentenceSplitter) -> Document:

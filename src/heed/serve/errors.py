@@ -1,5 +1,6 @@
 """Errors of the API, in LibreTranslate's form: ``{"error": "one sentence"}``."""
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -33,7 +34,8 @@ async def answer_error(request: Request, error: Exception) -> JSONResponse:
         return error_response(error.status_code, str(error.detail), error.headers)
     text = str(error)
     if isinstance(error, ValidationError):
-        text = f"Invalid request: {'; '.join(map(_describe, error.errors(include_url=False)[:3]))}."
+        problems = "; ".join(map(_describe, error.errors(include_url=False)[:3]))
+        text = "Invalid request: " + re.sub(r"(\S+) (must be [^;]*); \1 must be", r"\1 \2 or", problems) + "."
     return error_response(HTTPStatus.BAD_REQUEST, text)
 
 
@@ -48,5 +50,8 @@ def _describe(problem: Mapping[str, Any]) -> str:
     name = ".".join(part for part in map(str, problem["loc"]) if part.replace("_", "").isalnum())
     if problem["type"] == "missing":
         return f"missing {name or 'body'} parameter"
-    text = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")
-    return f"{name}: {text}" if name else text
+    if problem["type"].endswith("too_short"):  # every minimum is 1
+        return f"{name} must not be empty"
+    text = re.sub(r"^[A-Z]\w+ should\b", "must", str(problem["msg"]).removeprefix("Value error, ").rstrip("."))
+    text = re.sub("a valid (string|list)", r"a \1", re.sub("a valid dictionary.*", "a JSON object", text))
+    return f"{name or 'the body'}{'' if text.startswith('must ') else ':'} {text}"

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Request
+from starlette.datastructures import MultiDict
 from starlette.types import Message
 
 from heed.serve.errors import ApiError
@@ -82,17 +84,31 @@ def _limited(request: Request, max_body: int) -> Request:
 
 
 async def _read_fields(request: Request) -> Any:
-    """Return the fields of a request: JSON, a form or URL parameters. A repeated field is a list."""
+    """Return the fields: JSON, which `curl -d` calls a form; a form; or URL parameters. A repeated field is a list."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
-        body = await request.body()
+    body = await request.body()
+    if kind == "application/json" or kind.endswith("+json") or body.lstrip().startswith(b"{"):
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
             raise ApiError("Invalid request: the body is not JSON.") from error
-    sent = [request.query_params, *([await request.form(max_files=0)] if kind in FORMS else [])]
+    try:
+        query, form = request.scope["query_string"].decode(), body.decode() if kind in FORMS else ""
+        sent: list[Any] = [_url_encoded(query), _url_encoded(form if kind == FORMS[0] else "")]
+        if kind == FORMS[1]:
+            sent.append(await request.form(max_files=0))
+    except UnicodeDecodeError as error:
+        raise ApiError("Invalid request: the form is not UTF-8.") from error
     fields = {name: list(map(_with_line_feeds, part.getlist(name))) for part in sent for name in part}
     return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
+
+
+def _url_encoded(text: str) -> MultiDict:
+    """Return the fields of a form or a query string; raise an ApiError if an "&" in a value is not escaped."""
+    fields = MultiDict(parse_qsl(text, keep_blank_values=True, errors="strict"))
+    if any(re.search(r"\s", name) for name in fields) or (text and not all("=" in part for part in text.split("&"))):
+        raise ApiError("Invalid request: a form is NAME=VALUE&NAME=VALUE: encode & as %26, or use --data-urlencode.")
+    return fields
 
 
 def _with_line_feeds(text: Any) -> Any:

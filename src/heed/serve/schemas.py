@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from heed.evaluation.symptoms import TRANSLATION_SYMPTOMS
@@ -53,7 +53,7 @@ class TranslateRequest(RequestBody):
     q: Annotated[Text | list[Text], Field(description="A text, or several.", examples=["The dog runs."])]
     source: Annotated[LanguageCode, Field(description="Language code, or `auto`.")]
     target: Annotated[LanguageCode, Field(description="Language code.")]
-    format: Annotated[Literal["text", "html"] | None, Field(description="`text` or `html`.")] = "text"
+    format: Annotated[Literal["text", "html"] | None, BeforeValidator(lambda kind: kind and str(kind).lower())] = "text"
     alternatives: Annotated[int | None, Field(description="Further translations to return. HTML has none.")] = 0
     beam: Annotated[
         int | None, Field(ge=1, description="Beam size. Default: the one that the model was scored with.")
