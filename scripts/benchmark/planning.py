@@ -65,7 +65,7 @@ def epoch_order(src: IntArray, tgt: IntArray) -> EpochOrder:
     """Return the order of an epoch of pairs with these lengths, including EOS."""
     sides = (unflatten(np.zeros(int(side.sum()), np.uint16), side) for side in (src - 1, tgt - 1))
     batch, chunk = pa.record_batch(list(sides), ["src", "tgt"]), chunk_size(len(src))
-    stored = StoredPairs([batch], chunk, count_chunk_tokens(batch, chunk), (0, 0, 0), Path())
+    stored = StoredPairs([batch], chunk, count_chunk_tokens(batch, chunk), (0, 0, 0), "", Path())
     return EpochOrder(TrainingPairs([View(stored)]), seed=(1, 0))
 
 

@@ -105,7 +105,7 @@ def _find(folder: Path) -> Path:
 def _is_complete(folder: Path) -> bool:
     """Return whether the files of an entry match its manifest."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = _read_manifest(folder)
         files = [(folder / name, file["size"], file["digest"]) for name, file in manifest["files"].items()]
         if manifest["format"] != FORMAT or any(file.stat().st_size != size for file, size, _ in files):
             return False
@@ -113,6 +113,15 @@ def _is_complete(folder: Path) -> bool:
         return is_large or all(file_digest(file) == digest for file, _, digest in files)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
+
+
+def read_digests(folder: Path) -> dict[str, str]:
+    """Return the digest of each file of an entry, by its path in the folder."""
+    return {name: file["digest"] for name, file in _read_manifest(folder)["files"].items()}
+
+
+def _read_manifest(folder: Path) -> Any:
+    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
 
 
 def _write_manifest(folder: Path) -> None:

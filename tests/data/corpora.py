@@ -128,7 +128,7 @@ def stored_pairs(batches: Iterable[Iterable[pa.ListArray]], *, chunk: int) -> St
     """Return pairs in memory, given as source and target ids, as stored ones."""
     records = [pa.record_batch(list(sides), ["src", "tgt"]) for sides in batches]
     tokens = np.concatenate([count_chunk_tokens(batch, chunk) for batch in records])
-    return StoredPairs(records, chunk, tokens, (0, 0, 0), Path())
+    return StoredPairs(records, chunk, tokens, (0, 0, 0), "", Path())
 
 
 def plan_steps(planner: Planner, src: Lengths, tgt: Lengths, *, epoch: int) -> Iterator[Step]:

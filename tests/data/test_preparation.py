@@ -85,7 +85,7 @@ def test_the_order_of_the_text_changes_nothing(tokenizer: Tokenizer, tmp_path: P
     backwards = ParallelText(PAIRS.src[::-1], PAIRS.tgt[::-1])
     texts = [training_text(text, tmp_path / name) for name, text in (("a", PAIRS), ("b", backwards))]
     assert texts[0].clean.digest == texts[1].clean.digest
-    assert stored(texts[0].encode(tokenizer)) == stored(texts[1].encode(tokenizer))
+    assert len({text.encode(tokenizer).digest for text in texts}) == 1
 
 
 # ---- several processes

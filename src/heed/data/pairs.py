@@ -1,5 +1,6 @@
 """Sentence pairs as token ids, in Arrow lists: in memory, or memory-mapped and read in chunks."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from heed.cache import read_digests
 from heed.files import replacing, write_file
 
 IntArray = npt.NDArray[np.int64]
@@ -93,14 +95,18 @@ class StoredPairs:
     chunk: int  # pairs of a chunk; the last chunk of a batch may have fewer
     chunk_tokens: IntArray  # source and target tokens of each chunk, without EOS (chunks × 2)
     longest: Sequence[int]  # tokens of the longest source, the longest target and the longest pair, without EOS
+    digest: str  # of the content, a function of the text and the tokenizer
     folder: Path
 
     @classmethod
     def load(cls, folder: Path) -> "StoredPairs":
         """Memory-map the pairs that `heed.data.preparation` wrote to the cache."""
+        digests = read_digests(folder)
+        content = b"".join(bytes.fromhex(digests[file.name]) for file in _shard_files(folder))
+        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
         sizes = json.loads((folder / SIZES).read_text(encoding="utf-8"))
         tokens = np.load(folder / TOKENS)
-        return cls(list(_map_batches(folder)), sizes["chunk"], tokens, sizes["longest"], folder)
+        return cls(list(_map_batches(folder)), sizes["chunk"], tokens, sizes["longest"], digest, folder)
 
     def __len__(self) -> int:
         return sum(map(len, self.batches))
@@ -123,9 +129,13 @@ def shard_file(folder: Path, number: int) -> Path:
     return folder / f"shard-{number:05}.arrow"
 
 
+def _shard_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("shard-*.arrow"))
+
+
 def _map_batches(folder: Path) -> Iterator[pa.RecordBatch]:
     """Yield the record batches of all files, memory-mapped."""
-    for file in sorted(folder.glob("shard-*.arrow")):
+    for file in _shard_files(folder):
         reader = pa.ipc.open_file(pa.memory_map(str(file)))
         yield from map(reader.get_batch, range(reader.num_record_batches))
 
