@@ -212,7 +212,8 @@ request = Request(f"{url}/translate", body, {"Content-Type": "application/json"}
 with urlopen(request) as response:
     answer = json.load(response)
 print(answer)
-assert answer["translatedText"] == model.translate([sentence])[0]
+# Where the model has no translation, the server copies the source.
+assert answer["translatedText"] == (model.translate([sentence])[0] or sentence)
 
 # %%
 server.terminate()

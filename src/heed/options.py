@@ -90,8 +90,7 @@ def find_problems(
     known = {name: value for name, value in given.items() if value != MISSING}
     found = find_wrong_values(hints, known, where=where)
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        unknown = [str(name) for name in given if name not in named]
-        for key in unknown:
+        for key in (str(name) for name in given if name not in named):
             leave_out = f" to {name} (~{where}{key} leaves it out)" if name else ""
             found.append(f"{where}{format_value(key)} is unknown{suggest(key, named, where) or leave_out}.")
     required = {name for name, p in named.items() if p.default is p.empty or given.get(name) == MISSING}
@@ -210,9 +209,9 @@ def format_value(value: Any) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"
 
 
-def suggest(name: str, known: Iterable[str], where: str = "") -> str:
-    """Return `` (in heed: …)`` for an option of another tool, or else what `did_you_mean` returns."""
-    words = in_heed(where + name)
+def suggest(name: str, known: Collection[str], where: str = "", *, section: str = "train") -> str:
+    """Return `` (in heed: …)`` for a name of another tool, see `in_heed`, or else what `did_you_mean` returns."""
+    words = in_heed(where + name, section=section, known=known if section == "flags" else None)
     return f" (in heed: {words})" if words else did_you_mean(name, known, where)
 
 

@@ -26,14 +26,10 @@ _open: list[Any] = []
 def progress_bar(
     description: str, *, total: float | None = None, unit: str, initial: float = 0, enabled: bool = True
 ) -> Iterator[Any]:
-    """Yield a tqdm bar: ``update(n)`` counts n more units as done.
+    """Yield a tqdm bar for what ``description`` says is done ("Encoding"): ``update(n)`` counts n more units as done.
 
-    Args:
-        description: what is done: "Encoding".
-        total: the whole work in units; None if unknown.
-        unit: plural noun; "B" for bytes, which are printed as kB, MB and so on.
-        initial: units done before this process started.
-        enabled: whether to report at all.
+    ``total`` and ``initial``, which was done before this process started, are in units. ``unit`` is a plural noun, or
+    "B" for bytes, which are printed as kB, MB and so on.
     """
     from tqdm import tqdm  # slow to import
 

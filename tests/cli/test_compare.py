@@ -242,6 +242,7 @@ def test_confounders_are_listed(make_run: Callable[..., Path], tmp_path: Path) -
         "b",
         0.1,
         data_fingerprint="x",
+        train_fingerprint="x",
         tokenizer_hash="y",
         tokens=100_000,
         search={"beam": 1},

@@ -72,9 +72,9 @@ def test_a_grid_that_is_a_preset(command: Callable[..., tuple[int, str]], tmp_pa
 @pytest.mark.full
 @pytest.mark.slow
 def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
-    # The jobs with gradient_clip_val=1 fail: Lightning does not clip gradients under manual optimization.
+    # The jobs with guided_alignment=none.align fail: there is no such file.
     settings = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn,transformer_tiny",
-                "model.d_model=32", "+trainer.gradient_clip_val=1,0", "trainer=ddp_cpu", "trainer.max_steps=2",
+                "model.d_model=32", "module.guided_alignment=none.align,null", "trainer=ddp_cpu", "trainer.max_steps=2",
                 "trainer.validate_every=2", "trainer.log_every=1", "callbacks.attention_maps=null",
                 "batching.device_tokens=128"]  # fmt: skip
     # Without a wandb login.
@@ -96,7 +96,7 @@ def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
         logged = read_wandb(job)
         assert logged.exit_code == 0
         model = job.name.partition("_")[2]
-        assert logged.name == f"{job.name[0]} model={model} +trainer.gradient_clip_val=0"
+        assert logged.name == f"{job.name[0]} model={model} module.guided_alignment=null"
         assert logged.group == f"synthetic-grid/{sweep.name}"
         # Two processes write one wandb run, with each step once.
         assert [entry["trainer/global_step"] for entry in logged.history if "train/loss" in entry] == [1, 2]
@@ -104,12 +104,12 @@ def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
 
     rows = sort_runs(read_runs(sweep), "valid_bleu")
     assert {row["run"]: row["settings"] for row in rows} == {
-        "0_rnn": "model=rnn +trainer.gradient_clip_val=1",
-        "1_rnn": "model=rnn +trainer.gradient_clip_val=0",
-        "2_transformer_tiny": "model=transformer_tiny +trainer.gradient_clip_val=1",
-        "3_transformer_tiny": "model=transformer_tiny +trainer.gradient_clip_val=0",
+        "0_rnn": "model=rnn module.guided_alignment=none.align",
+        "1_rnn": "model=rnn module.guided_alignment=null",
+        "2_transformer_tiny": "model=transformer_tiny module.guided_alignment=none.align",
+        "3_transformer_tiny": "model=transformer_tiny module.guided_alignment=null",
     }
     assert [row["state"][:7] for row in rows] == ["", "", "failed:", "failed:"]
-    assert "gradient clipping" in rows[-1]["state"]
+    assert "none.align" in rows[-1]["state"]
     assert (sweep / "sweep.txt").read_text().startswith(runs_table(rows) + "\n")
     assert runs_table(rows) in done.stderr

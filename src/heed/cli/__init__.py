@@ -1,27 +1,25 @@
-"""The ``heed`` program: one module per subcommand, which has a summary, its options and what it runs."""
+"""The ``heed`` program: one module per subcommand; arguments.toml has their summaries and arguments."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from heed import __version__
-from heed.cli.arguments import CommandParser
+from heed.cli.arguments import ARGUMENTS, CommandParser, add
 from heed.compat import print_any_character
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
-from heed.habits import in_heed
-from heed.options import did_you_mean
+from heed.options import suggest
 
-NAMES = (
-    "train", "check", "prepare", "translate", "synthesize", "serve", "score", "evaluate", "compare", "align", "attend",
-    "ablate", "patch", "exercise", "report", "runs", "sweep", "average", "export",
-)  # fmt: skip
-COMMANDS: dict[str, Any] = {name: import_module(f"heed.cli.{name}") for name in NAMES}
-"""The subcommands by name. Each has ``SUMMARY``, ``add_options(parser)`` and ``run(args)``."""
+COMMANDS: dict[str, Any] = {
+    name: import_module(f"heed.cli.{name}") for name, section in ARGUMENTS.items() if "summary" in section
+}
+"""The subcommands by name. Each has ``run(args)``; ``add_options(parser)`` if arguments.toml does not have them all."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,10 +78,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"heed {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for name, command in COMMANDS.items():
-        subparser = commands.add_parser(
-            name, help=command.SUMMARY, description=command.SUMMARY, **getattr(command, "PARSER_SETTINGS", {})
-        )
-        command.add_options(subparser)
+        summary, settings = ARGUMENTS[name]["summary"], getattr(command, "PARSER_SETTINGS", {})
+        subparser = commands.add_parser(name, help=summary, description=summary, **settings)
+        getattr(command, "add_options", partial(add, section=name))(subparser)
         subparser.set_defaults(run=command.run)
     return parser
 
@@ -91,8 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _check_command(words: Sequence[str]) -> None:
     """Raise a HeedError if the first word should be a command and is none."""
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-        words_of_heed = in_heed(words[0], section="commands")
-        similar = f" (in heed: {words_of_heed})" if words_of_heed else did_you_mean(words[0], COMMANDS)
+        similar = suggest(words[0], COMMANDS, section="commands")
         raise HeedError(f"{words[0]} is not a command{similar}: `heed --help` lists the commands.")
 
 

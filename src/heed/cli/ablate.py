@@ -2,28 +2,14 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add, add_batch_options, add_search_options, load_translator, search_options
-from heed.cli.compare import add_challenge
+from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import path_text, read_parallel, translator_progress, write_lines
 from heed.files import write_file
 
 if TYPE_CHECKING:
     from heed.synthetic import ContrastivePair
-
-SUMMARY = "Measure how much a model needs each of its attention heads."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model", "RUN", "run or model folder, or a copy of one")
-    add(parser, "--src", "FILE", "source sentences, one per line", required=True)
-    add(parser, "--ref", "FILE", "their reference translations, one per line", required=True)
-    add_challenge(parser)
-    add(parser, "--out", "FILE", "HTML page", default=Path("ablation.html"))
-    add_batch_options(parser)
-    add_search_options(parser)
 
 
 def choose_contrasts(args: argparse.Namespace) -> tuple[str, "Sequence[ContrastivePair]"]:

@@ -6,42 +6,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add, add_flag, add_model_options, add_pair_options, load_translator
+from heed.cli.arguments import load_translator
 from heed.cli.lines import read_file, read_parallel, translator_progress, write_lines
 
 if TYPE_CHECKING:
     from heed.evaluation.alignment import Extraction, MatchCounts
-
-SUMMARY = "Align the words of sentence pairs by a model's cross-attention."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser)
-    add_pair_options(parser, words=", words separated by spaces")
-    text = "decoder layer, from 1 (default: the one chosen in training, otherwise the last but one)"
-    add(parser, "--layer", "N", text)
-    text = (
-        "attention head of the layer, from 1; 0 is the mean of all (default: the one chosen in training, otherwise 0)"
-    )
-    add(parser, "--head", "N", text)
-    text = (
-        "attention of the decoder state that has a target word as its output, or as its input (default: the one chosen "
-        "in training, otherwise output)"
-    )
-    add(parser, "--row", None, text, choices=("output", "input"))
-    text = (
-        "align each target word (target), each source word (source), or combine both: intersection, union, "
-        "grow-diag-final-and"
-    )
-    add(parser, "--symmetrize", "HOW", text, default="target")
-    text = (
-        "gold alignments, sure links as i-j, possible ones as i?j or ipj; prints the alignment error rates of all "
-        "layers and heads to stderr"
-    )
-    add(parser, "--gold", "FILE", text)
-    add_flag(parser, "--gold-from-1", "words in the gold file are counted from 1, not 0")
-    add_flag(parser, "--gold-drop-outside", "ignore gold links to words beyond the end of a sentence")
-    add(parser, "--npz", "FILE", "also write the attention maps over subwords, for numpy.load")
 
 
 def run(args: argparse.Namespace) -> None:

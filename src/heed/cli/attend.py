@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add, add_model_options, add_search_options, load_translator, search_options, utf8_text
+from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import path_text, read_lines, standard_input, write_lines
-from heed.errors import HeedError
+from heed.errors import HeedError, argument
 from heed.files import write_file, writing
 
 if TYPE_CHECKING:
@@ -17,27 +17,6 @@ if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
 PICTURES = ("png", "svg", "pdf")
-SUMMARY = "Show the attention of models as an interactive HTML page."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    text = "runs or model folders, shown side by side, and source sentences (default: the lines of standard input)"
-    add(parser, "sentences", "RUN|SENTENCE", text, nargs="*", type=utf8_text)
-    add_model_options(parser, several="models", positional=False)
-    text = "translation; repeat the option for each sentence (default: the model's own translations)"
-    add(parser, "--tgt", "SENTENCE", text, action="append", type=utf8_text)
-    text = (
-        "force attention and translate again: 'cross: es → animal', 'encoder: it → animal', 'cross layer 2 head 3: es "
-        "-> animal'; es#2 is the second es; repeat the option to force several words"
-    )
-    add(parser, "--force", "WORDS", text, action="append", type=utf8_text)
-    add(parser, "--out", "FILE", "HTML page", default=Path("attention.html"))
-    for suffix in PICTURES:
-        add(parser, f"--{suffix}", "DIR", f"also write {suffix.upper()} pictures of each map and of all together")
-    text = "write the picture of this map alone: 'layer 3 head 4', or 'encoder layer 1 head 2' (default kind: cross)"
-    add(parser, "--only", "MAP", text, type=str)
-    add(parser, "--npz", "FILE", "also write the maps as arrays, for numpy.load")
-    add_search_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -110,12 +89,8 @@ def _attend(args: argparse.Namespace, translator: "Translator", sentences: list[
 def _given_options(args: argparse.Namespace) -> list[str]:
     """Return the given options on which translations depend, as words of a command."""
     given = {"direction": args.direction, **search_options(args)}
-    options = [
-        (f"--{name.replace('_', '-')}", value)
-        for name, value in given.items()
-        if value is not None and value is not False
-    ]
-    return [word for name, value in options for word in ((name,) if value is True else (name, str(value)))]
+    options = (argument(name, value) for name, value in given.items() if value is not None and value is not False)
+    return [word for option in options for word in option.split()]
 
 
 def _parse_map(text: str) -> tuple[str, int, int]:
@@ -141,20 +116,17 @@ def _check_map(pair: "Attended", only: tuple[str, int, int]) -> None:
 
 def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[str, int, int] | None) -> None:
     """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1."""
+    import numpy as np
+
     from heed.plot.attention_map import draw_map, draw_overview
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, pair in enumerate(pairs, start=1):
         heading, sets = [pair.source, pair.target], pair.map_sets
-        single = [
-            (maps, layer, head)
-            for maps in sets
-            for layer, heads in enumerate(maps.weights)
-            for head in range(len(heads))
-            if only in (None, (maps.kind, layer, head))
-        ]
         if sets and not only:
             draw_overview(sets, heading=heading).save(folder / f"{number}.{suffix}")
-        for maps, layer, head in single:
-            path = folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.{suffix}"
-            draw_map(maps, layer, head, heading=heading).save(path)
+        for maps in sets:
+            for layer, head in np.ndindex(maps.weights.shape[:2]):
+                if only in (None, (maps.kind, layer, head)):
+                    path = folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.{suffix}"
+                    draw_map(maps, layer, head, heading=heading).save(path)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add, add_flag
+from heed.cli.arguments import add
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError, argument
 from heed.files import replacing
@@ -13,16 +13,11 @@ from heed.files import replacing
 if TYPE_CHECKING:
     from heed.runs.averaging import WeightSource
 
-SUMMARY = "Average checkpoints of a run, or models, into one model."
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "sources", "RUN|CKPT", "finished runs, their checkpoints, or model folders", nargs="+", type=Path)
-    which = parser.add_mutually_exclusive_group()
-    add(which, "--last", "K", "the last K checkpoints of each run")
-    add(which, "--best", "K", "the best K checkpoints of each run (by its select=)")
-    add_flag(which, "--ema", "the moving average in each CKPT, or in the best checkpoint of each RUN")
-    add(parser, "--out", "DIR", "the new model folder", required=True)
+    add(parser, "average")
+    add(parser.add_mutually_exclusive_group(), "average_which")
+    add(parser, "average_out")
 
 
 def run(args: argparse.Namespace) -> None:

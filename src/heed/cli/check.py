@@ -4,16 +4,13 @@ import argparse
 import os
 from pathlib import Path
 
-from heed.cli.arguments import add
 from heed.cli.lines import write_lines
 from heed.errors import HeedError
-
-SUMMARY = "Find what is wrong with a corpus, and show how heed train would train on it."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     text = "source and target file, or one file with both sides; and options of heed train, such as data=tatoeba"
-    add(parser, "data", "DATA", text, nargs="*")
+    parser.add_argument("data", metavar="DATA", help=text, nargs="*")
     text = "validation set, one file or two; without it, the training text is compared with itself"
     parser.add_argument("--valid", metavar="FILE", help=text, nargs="+", default=[])
     text = "write a table of all faulty lines: text, line and fault, also of the lines that cleaning drops"

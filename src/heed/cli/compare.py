@@ -4,32 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from heed.cli.arguments import add, add_table_style
 from heed.cli.lines import write_lines
 from heed.errors import HeedError
-
-SUMMARY = "Compare the translations of runs, with significance tests."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "runs", "RUN", "folders of finished runs or of a grid, or copies of them", nargs="*")
-    text = "instead of RUN: systems trained with several seeds, for example rnn=runs/a,runs/b transformer=runs/c"
-    add(parser, "--group", "NAME=RUN,RUN", text, nargs="+", action="extend")
-    text = "test set (default: all that all runs have translated, with details about the first)"
-    add(parser, "--split", "NAME", text)
-    add_challenge(parser)
-    add(parser, "--metrics", "NAMES", "further metrics, separated by commas (docs/metrics.md)")
-    add_table_style(parser)
-    add(parser, "--out", "DIR", "output folder", default=Path("comparison"))
-
-
-def add_challenge(parser: argparse.ArgumentParser) -> None:
-    """Add ``--challenge``, a challenge set for `heed.comparison.challenge.choose_challenge`."""
-    text = (
-        "challenge set in JSONL with src, good, bad and tag; none for no challenge set (default: the built-in one for "
-        "models of data=synthetic)"
-    )
-    add(parser, "--challenge", "FILE", text, type=str)
 
 
 def run(args: argparse.Namespace) -> None:

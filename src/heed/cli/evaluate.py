@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from heed.cli.arguments import add, add_flag, add_model_options, add_search_options, load_translator, search_options
+from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, translator_progress, write_lines
 from heed.errors import HeedError
 from heed.files import write_file
@@ -17,29 +17,6 @@ from heed.progress import print_line
 if TYPE_CHECKING:
     from heed.evaluation.scores import MetricScore
     from heed.inference.translator import Translator
-
-SUMMARY = "Compute BLEU, chrF, TER and other scores of a model or of translations."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, several="make an ensemble")
-    add(parser, "--hyp", "FILE", "translations to score, instead of --model")
-    add(parser, "--src", "FILE", "source sentences, for --model and COMET")
-    text = "reference translations; repeat the option for several references"
-    add(parser, "--ref", "FILE", text, required=True, action="append")
-    text = "target language, which selects the BLEU tokenizer: ja, ko, zh, … (default: the model's)"
-    add(parser, "--tgt-lang", "CODE", text)
-    add_flag(parser, "--lowercase", "case-insensitive BLEU and chrF")
-    text = "BLEU tokenizer: 13a, intl, char, zh, ja-mecab, none, … (default: by target language and references)"
-    add(parser, "--tokenize", "NAME", text)
-    text = "metrics to compute, separated by commas, or all that can be computed here"
-    add(parser, "--metrics", "NAMES", text, default="bleu,chrf,ter")
-    add(parser, "--comet", "MODEL", "also compute COMET with this folder, checkpoint or Hugging Face model")
-    text = "SentencePiece model for spBLEU (default: that of FLORES-200, which sacreBLEU downloads)"
-    add(parser, "--spm", "FILE", text)
-    add(parser, "--per-sentence", "FILE", "write the scores of each sentence to this TSV file, without perplexities")
-    add_flag(parser, "--json", "print the scores as a JSON object")
-    add_search_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -117,10 +94,7 @@ def _format_text(scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str]
 
 
 def _format_json(
-    args: argparse.Namespace,
-    scores: "Mapping[str, MetricScore]",
-    lacking: Mapping[str, str],
-    search: Mapping[str, Any],
+    args: argparse.Namespace, scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str], search: Mapping[str, Any]
 ) -> str:
     inputs = {"model": " ".join(map(str, args.model or ())), "hyp": args.hyp, "src": args.src}
     plain = {

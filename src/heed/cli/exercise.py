@@ -7,28 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add, add_flag
 from heed.cli.lines import write_lines
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
     from heed.exercises import Result
-
-SUMMARY = "Write attention, RNNs, training and search yourself, and check what you wrote."
-ACTIONS = ("list", "start", "check", "solution")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    text = (
-        "list: the exercises and your state; start: write files with a gap into your folder; check: check your files, "
-        "with exit status 1 unless all pass; solution: print a solution"
-    )
-    add(parser, "action", "|".join(ACTIONS), text, choices=ACTIONS)
-    add(parser, "name", "NAME", "exercise (default: all; of check: all that are in your folder)", nargs="?")
-    add(parser, "--dir", "DIR", "your folder", default=Path("exercises"))
-    add_flag(parser, "--hint", "print a hint for what does not pass")
-    add(parser, "--seed", "N", "check with the inputs of an earlier check again (default: new ones)")
-    add_flag(parser, "--json", "print the results of list or check as a JSON list of objects")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -15,20 +15,17 @@ from heed.files import replacing
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
-SUMMARY = "Write a trained model for another engine, or as a page that computes it in a browser; checked against heed."
 
 UNCHECKED = "The page has no examples, and its weights are not checked: the run has no validation set (see --check)."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model", "RUN", "run or model folder, or a copy of one")
-    add(parser, "--to", None, "the engine, or a page for browsers", choices=TARGETS, required=True)
+    add(parser, "model")
+    text = "the engine, or a page for browsers"
+    parser.add_argument("--to", choices=TARGETS, help=text, required=True)
     text = "type of the weights, for ctranslate2, argos and page (default: float32, page: int10)"
-    add(parser, "--quantization", None, text, choices=tuple(dict.fromkeys(TARGETS["page"] + QUANTIZATIONS)))
-    text = "the new folder, or the file of a page (default: RUN/export/ENGINE[-QUANTIZATION])"
-    add(parser, "--out", "DIR", text)
-    text = "source sentences to compare the export with heed, and a page's examples (default: the run's validation set)"
-    add(parser, "--check", "FILE", text)
+    parser.add_argument("--quantization", choices=tuple(dict.fromkeys(TARGETS["page"] + QUANTIZATIONS)), help=text)
+    add(parser, "export")
 
 
 def run(args: argparse.Namespace) -> None:

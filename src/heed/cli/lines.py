@@ -44,10 +44,7 @@ def read_parallel(*paths: Path) -> list[list[str]]:
 
 
 def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 stream without their ends (\n or \r\n).
-
-    Args:
-        name: name of the stream in error messages.
+    r"""Yield the lines of a UTF-8 stream, which messages call ``name``, without their ends (\n or \r\n).
 
     Raises:
         HeedError: if the stream is UTF-16, or a line is not UTF-8 or longer than `LINE_BYTES`.
@@ -94,12 +91,7 @@ def path_text(path: object) -> str:
 
 @contextmanager
 def translator_progress(
-    translator: "Translator",
-    description: str,
-    *,
-    total: int | None = None,
-    initial: int = 0,
-    prints_results: bool,
+    translator: "Translator", description: str, *, total: int | None = None, initial: int = 0, prints_results: bool
 ) -> Iterator[None]:
     """Report on stderr how many lines the translator has processed inside the block.
 

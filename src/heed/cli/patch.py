@@ -1,23 +1,12 @@
 """``heed patch``: which attention head carries what tells two sentences apart."""
 
 import argparse
-from pathlib import Path
 
 from heed.cli.ablate import choose_contrasts
-from heed.cli.arguments import add, add_batch_options, load_translator
-from heed.cli.compare import add_challenge
+from heed.cli.arguments import load_translator
 from heed.cli.lines import path_text, translator_progress, write_lines
 from heed.errors import HeedError
 from heed.files import write_file
-
-SUMMARY = "Find the attention head that carries the antecedent of a pronoun."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model", "RUN", "run or model folder, or a copy of one")
-    add_challenge(parser)
-    add(parser, "--out", "FILE", "HTML page", default=Path("patching.html"))
-    add_batch_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

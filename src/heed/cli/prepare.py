@@ -3,14 +3,7 @@
 import argparse
 import sys
 
-from heed.cli.arguments import add
 from heed.cli.lines import write_lines
-
-SUMMARY = "Read, clean and encode the corpus of a training, so that it starts at once."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "overrides", "OPTION=VALUE", "options of heed train, such as data=files data.train=…", nargs="*")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -2,18 +2,8 @@
 
 import argparse
 
-from heed.cli.arguments import add
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError
-
-SUMMARY = "Show runs as HTML pages: curves, translations, attention maps."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "runs", "RUN", "run folders, finished or not; writes RUN/report.html", nargs="*")
-    text = "instead of RUN: list all runs of this folder in a browser, and follow those that train; writes no files"
-    add(parser, "--serve", "DIR", text)
-    add(parser, "--port", "N", "port for --serve; 0 for any", default=5050)
 
 
 def run(args: argparse.Namespace) -> None:

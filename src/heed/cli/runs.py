@@ -2,23 +2,8 @@
 
 import argparse
 import json
-from pathlib import Path
 
-from heed.cli.arguments import add, add_flag, add_table_style
 from heed.cli.lines import write_lines
-
-SUMMARY = "List runs with their settings and scores."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "folder", "DIR", "folder of runs, sweep, or single run", nargs="?", default=Path("runs"))
-    text = (
-        "sort by run, settings, params, steps, minutes, state, valid_bleu, valid_chrf, valid_loss, test_bleu, "
-        "test_chrf or test_loss"
-    )
-    add(parser, "--sort", "KEY", text, default="run")
-    add_table_style(parser)
-    add_flag(parser, "--json", "print a JSON list of objects with unrounded values")
 
 
 def run(args: argparse.Namespace) -> None:

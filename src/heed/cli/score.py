@@ -2,15 +2,8 @@
 
 import argparse
 
-from heed.cli.arguments import add_model_options, add_pair_options, load_translator
+from heed.cli.arguments import load_translator
 from heed.cli.lines import read_parallel, translator_progress, write_lines
-
-SUMMARY = "Print log p(target | source) of sentence pairs in nats, summed over subwords and end of sentence."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser)
-    add_pair_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,33 +7,19 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from heed.cli.arguments import add, add_batch_options, add_flag, load_translator
+from heed.cli.arguments import add, load_translator
 from heed.cli.lines import read_file
 from heed.errors import HeedError, missing_package
 from heed.serve.settings import LIMITS, ServeSettings
 
-SUMMARY = "Translate over HTTP, with the API of LibreTranslate."
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model", "RUN", "run or model folder, or a copy of one", nargs="+")
-    add(parser, "--name", "NAME", "name of a model; once per RUN", action="append")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s, this machine)")
-    add(parser, "--port", "N", "port; 0 for any", default=5000)
-    add(parser, "--api-keys", "FILE", "ask clients for a key: one of the lines of this file")
-    add_flag(parser, "--no-split-sentences", "translate each line as one sentence, unless it is too long")
-    text = "path of this server behind a reverse proxy that removes it from requests, such as /mt"
-    add(parser, "--root-path", "PATH", text, default="")
-    text = (
-        "let pages of this site, such as https://example.org, use the server in a browser, and accept the name of the "
-        "site for this server; * for all"
-    )
-    add(parser, "--allow-origin", "URL", text, action="append", default=[])
-    add_batch_options(parser, direction=False, engine=True)
+    add(parser, "serve")
     group = parser.add_argument_group("limits")
     for name, text in LIMITS.items():
         default = getattr(ServeSettings, name)
-        add(group, f"--{name.replace('_', '-')}", "N", text, type=type(default), default=default)
+        flag, text = f"--{name.replace('_', '-')}", f"{text} (default: %(default)s)"
+        group.add_argument(flag, metavar="N", help=text, type=type(default), default=default)
 
 
 def run(args: argparse.Namespace) -> None:

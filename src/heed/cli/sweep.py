@@ -2,25 +2,13 @@
 
 import argparse
 import time
-from pathlib import Path
 
-from heed.cli.arguments import add, add_flag
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError, missing_package
 
 PAGE = "sweep.html"
 WATCH_INTERVAL = 5.0
 """Seconds between two looks at a study."""
-
-SUMMARY = "Summarise a hyperparameter search."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "study", "STUDY", "folder of the study: runs/NAME", type=Path)
-    add(parser, "--storage", "URL", "URL of the study's database (default: STUDY/study.db)")
-    add(parser, "--html", "FILE", f"page to write (default: STUDY/{PAGE})")
-    add(parser, "--top", "N", "trials in the table", default=20)
-    add_flag(parser, "--watch", "show the study again and again until it ends")
 
 
 def run(args: argparse.Namespace) -> None:

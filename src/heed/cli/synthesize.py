@@ -5,26 +5,12 @@ import json
 from functools import partial
 from pathlib import Path
 
-from heed.cli.arguments import add, add_batch_options, add_search_options, load_translator, search_options
+from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, path_text, write_lines
 from heed.cli.output_file import ResumableOutput
 from heed.cli.translate import translated_lines
 from heed.errors import HeedError
 from heed.files import write_file
-
-SUMMARY = "Make training pairs by translating text: back-translation, distillation, diversification."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    text = "model that translates --src into targets; repeat the option for several models"
-    add(parser, "--model", "RUN", text, action="append", type=Path, default=[])
-    text = "model of the other direction, which translates --tgt into sources; repeat the option for several models"
-    add(parser, "--reverse-model", "RUN", text, action="append", type=Path, default=[])
-    add(parser, "--src", "FILE", "source sentences, one per line, for --model")
-    add(parser, "--tgt", "FILE", "target sentences, one per line, for --reverse-model")
-    add(parser, "--out", "DIR", "folder of the pairs: a file for each model; continued if it exists", required=True)
-    add_batch_options(parser, direction=False, engine=True)
-    add_search_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

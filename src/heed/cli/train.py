@@ -2,7 +2,6 @@
 
 import argparse
 
-SUMMARY = "Train a translation model."
 PARSER_SETTINGS = {"add_help": False, "prefix_chars": "\0"}
 """Hydra parses the arguments: no word is an option of argparse, not even ``--help``."""
 

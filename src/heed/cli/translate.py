@@ -10,7 +10,7 @@ from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from heed.cli.arguments import add, add_flag, add_model_options, add_search_options, load_translator, search_options
+from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
 from heed.cli.output_file import ResumableOutput
 from heed.errors import HeedError
@@ -20,26 +20,6 @@ from heed.inference.lines import renumbered
 if TYPE_CHECKING:
     from heed.inference.outputs import Translation
     from heed.inference.translator import Translator
-
-SUMMARY = "Translate standard input or a file, line by line."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, several="make an ensemble", engine=True)
-    add(parser, "--input", "FILE", "translate this file (default: standard input)")
-    add(parser, "--output", "FILE", "write to this file (default: standard output)")
-    add_flag(parser, "--resume", "continue the --output FILE of a command with the same options that was interrupted")
-    text = (
-        "split lines into sentences, translate these, and join their translations; also splits sentences longer than "
-        "--max-tokens (needs the extra split)"
-    )
-    add_flag(parser, "--split-sentences", text)
-    add(parser, "--n-best", "N", "print N translations per line, as `line number from 0 ||| translation ||| score`")
-    add_flag(parser, "--scores", "append ` ||| score` to each translation")
-    text = "append the word alignment as ` ||| 0-0 1-2 …`: source word - target word, counted from 0"
-    add_flag(parser, "--alignments", text)
-    add_flag(parser, "--json", "print a JSON object per line: source and translations with their scores")
-    add_search_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -102,8 +82,7 @@ def translated_lines(
     """Yield the number from 0, the text and the translations of each line, with a progress bar.
 
     Args:
-        stream: the input.
-        path: its file; None for standard input.
+        stream, path: the input and its file; None for standard input.
         translate: returns the translations of each line, with ``translator``.
         done: lines at the start that are left out.
         prints_results: see `translator_progress`.

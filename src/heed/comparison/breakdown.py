@@ -18,8 +18,7 @@ MIN_BUCKET_SENTENCES = 20
 BLEU, the 95 % interval covers the BLEU of the whole test set in 49 % of random buckets of 2 sentences, in 83 % of 5, in
 92 % of 20 and in 95 % of 30."""
 EXAMPLES = 8
-EXTREMES = 3
-"""The best and the worst sentences of each side."""
+EXTREMES = 3  # the best and the worst sentences of each side
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ class BucketingReport:
 class TranslationExample:
     """A sentence with the translations of each side's first run."""
 
-    line: int
-    """Counted from 1."""
+    line: int  # counted from 1
     source: str
     reference: str
     tag: str | None

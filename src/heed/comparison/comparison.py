@@ -30,10 +30,8 @@ class SideReport:
     seeds: list[int]
     scores: dict[str, Spread]
     scores_by_run: dict[str, list[float]]
-    metrics: dict[str, list[float]]
-    """The scores of each run by further metrics."""
-    symptoms: dict[str, list[list[int]]]
-    """By symptom and run, the lines that show it, counted from 1."""
+    metrics: dict[str, list[float]]  # the scores of each run by further metrics
+    symptoms: dict[str, list[list[int]]]  # by symptom and run, the lines that show it, counted from 1
 
 
 @dataclass(frozen=True)
@@ -49,27 +47,20 @@ class OtherTestSet:
 class Comparison:
     """The contents of ``compare.json``."""
 
-    split: str
-    """The test set of all details: scores, buckets, examples."""
+    split: str  # the test set of all details: scores, buckets, examples
     sentences: int
     signatures: dict[str, str]
-    verdict: list[str]
-    """On each pair of sides, on every test set."""
-    match: str
-    """The parameters of the sides, and what ``match=`` made equal."""
+    verdict: list[str]  # on each pair of sides, on every test set
+    match: str  # the parameters of the sides, and what ``match=`` made equal
     warnings: list[str]
     sides: list[SideReport]
     pairs: list[PairReport]
     others: list[OtherTestSet]
-    facts: list[Fact]
-    """The conditions."""
-    compared: list[Fact]
-    """The options of the models that differ."""
+    facts: list[Fact]  # the conditions
+    compared: list[Fact]  # the options of the models that differ
     bucketings: list[BucketingReport]
-    examples: list[TranslationExample]
-    """The sentences on which the sides differ most."""
-    extremes: list[Extremes]
-    """The best and the worst sentences of each side."""
+    examples: list[TranslationExample]  # the sentences on which the sides differ most
+    extremes: list[Extremes]  # the best and the worst sentences of each side
 
 
 def compare(

@@ -20,8 +20,7 @@ QUANTITIES = {
 }
 """What ``match=`` makes equal, and the field of results.json that has the amount."""
 
-UNEQUAL = 1.05
-"""Amounts of training differ if their ratio is larger."""
+UNEQUAL = 1.05  # amounts of training differ if their ratio is larger
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,7 @@ class Fact:
 
     name: str
     values: list[str | None]
-    equal: bool
-    """All runs of all sides have the same value."""
+    equal: bool  # all runs of all sides have the same value
 
 
 def side_facts(test_set: TestSet, sides: Sequence[Side]) -> list[Fact]:
@@ -182,14 +180,12 @@ def describe_match(sides: Sequence[Side]) -> str:
     params = ", ".join(f"{side.name} {side.mean('params'):,.0f}" for side in sides)
     runs = [run for side in sides for run in side.runs]
     asked = {each["quantity"]: None for run in runs if (each := run.results.get("match"))}
-    # Runs may have been matched to others than those compared.
-    matched = [name for name, key in map(QUANTITIES.__getitem__, asked) if _are_equal(runs, key)]
+    matched = []
+    for name, key in map(QUANTITIES.__getitem__, asked):
+        amounts = [run.results.get(key, 0) for run in runs]
+        if 0 < max(amounts) <= UNEQUAL * min(amounts):  # runs may have been matched to others than those compared
+            matched.append(name)
     return f"Parameters: {params}; {'matched: ' + ', '.join(matched) if matched else 'nothing was matched'}."
-
-
-def _are_equal(runs: Sequence[Run], key: str) -> bool:
-    amounts = [run.results.get(key, 0) for run in runs]
-    return 0 < max(amounts) <= UNEQUAL * min(amounts)
 
 
 def describe_options(facts: Sequence[Fact]) -> str:

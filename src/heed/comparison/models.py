@@ -21,22 +21,17 @@ class WordMap:
 
     src_words: list[str]
     tgt_words: list[str]
-    weights: AttentionMap
-    """ "T S"; a row sums to at most 1, because attention on EOS belongs to no word."""
+    weights: AttentionMap  # "T S"; a row sums to at most 1, because attention on EOS belongs to no word
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The results of all models, by side. Sides without models have an empty list or None."""
 
-    challenge: str
-    """The name of the challenge set."""
-    accuracy: Sequence[Sequence[Mapping[str, Accuracy]]]
-    """By side and run, by tag."""
-    maps: Sequence[Sequence[WordMap] | None]
-    """By side, by example."""
-    extractions: Sequence[str]
-    """By side, the layer and head of the maps, or the reason why there are none."""
+    challenge: str  # the name of the challenge set
+    accuracy: Sequence[Sequence[Mapping[str, Accuracy]]]  # by side and run, by tag
+    maps: Sequence[Sequence[WordMap] | None]  # by side, by example
+    extractions: Sequence[str]  # by side, the layer and head of the maps, or the reason why there are none
 
 
 def collect_evidence(

@@ -21,8 +21,7 @@ from heed.progress import track
 SideStatistics = Mapping[str, Sequence[Statistics]]
 """By metric, the statistics "N K" of each run."""
 
-ALPHA = 0.05
-"""A difference with a smaller p-value is significant."""
+ALPHA = 0.05  # a difference with a smaller p-value is significant
 MIN_BLEU = 2.0
 """A system with less BLEU does not translate: the references of other sentences get about as much (2.6 on the built-in
 corpus)."""
@@ -36,11 +35,9 @@ class PairReport:
 
     better: str
     worse: str
-    identical: bool
-    """All translations are equal, so nothing was tested."""
+    identical: bool  # all translations are equal, so nothing was tested
     differences: dict[str, Difference]
-    tests: dict[str, PairedTests] | None
-    """sacreBLEU's tests, if both sides are one run."""
+    tests: dict[str, PairedTests] | None  # sacreBLEU's tests, if both sides are one run
     p: dict[str, float]
     """The p-value of the verdict: by approximate randomization for two runs, by the bootstrap for groups of runs, both
     adjusted for the number of pairs. Empty if nothing was tested: identical sides, or none that translates."""

@@ -28,11 +28,9 @@ class Run:
     """A trained model and its translations of the test set."""
 
     path: Path
-    results: Mapping[str, Any]
-    """The contents of ``results.json``."""
+    results: Mapping[str, Any]  # the contents of ``results.json``
     translations: list[str]
-    config: Mapping[str, Any] | None
-    """The options in ``config.yaml``; None if the file is missing or cannot be read."""
+    config: Mapping[str, Any] | None  # the options in ``config.yaml``; None if the file is missing or cannot be read
 
     @property
     def has_model(self) -> bool:
@@ -77,8 +75,7 @@ class TestSet:
     split: str
     sources: list[str]
     references: list[str]
-    tags: list[str] | None
-    """The phenomenon of each sentence, if the corpus is annotated."""
+    tags: list[str] | None  # the phenomenon of each sentence, if the corpus is annotated
     word_counts: Mapping[str, int] | None
     """Training counts of the source words; None if the first run does not record them."""
     direction: Direction

@@ -95,7 +95,7 @@ class FusedTransformer(Transformer):
         return replace(state, memory=layers)
 
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderOutput, DecoderState]:
         if maps or edits:
             return super().step(tokens, state, maps=maps, edits=edits)

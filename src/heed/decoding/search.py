@@ -78,12 +78,7 @@ class Search(ABC):
         return [self.limit(length, model.max_target_length) for length in src_mask.sum(dim=1).tolist()]
 
     def limit(self, src_length: int, maximum: int | None) -> int:
-        """Return the maximal number of target tokens of a sentence, EOS included.
-
-        Args:
-            src_length: source tokens, EOS included.
-            maximum: the model's limit, if it has one.
-        """
+        """Return the maximal number of target tokens of a sentence, given the limit of the model, if it has one."""
         limit = max(1, self.max_length_factor * src_length + self.max_length_extra)
         return int(limit if maximum is None else min(maximum, limit))
 

@@ -1,6 +1,9 @@
 """Convert transformers to Hugging Face models: Marian for post-norm, Pegasus for pre-norm."""
 
 import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +17,9 @@ from heed.symbols import BOS, EOS, PAD
 
 POSITIONS = 1024
 """Positions of the sinusoidal table."""
+
+FIELDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""The field of a `TransformerConfig` for each of their settings that has the same meaning."""
 
 SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
 
@@ -45,26 +51,9 @@ def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, sh
         "pre": (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration),
     }[config.norm]
     separate = {} if shared else {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": tgt_vocab}
-    settings = {
-        "vocab_size": src_vocab,
-        "d_model": config.d_model,
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.decoder_layers,
-        "encoder_attention_heads": config.num_heads,
-        "decoder_attention_heads": config.num_heads,
-        "encoder_ffn_dim": config.d_ff,
-        "decoder_ffn_dim": config.d_ff,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.activation_dropout,
-        "activation_function": config.activation,
-        "max_position_embeddings": POSITIONS,
-        "scale_embedding": True,
-        "init_std": config.d_model**-0.5,
-        "tie_word_embeddings": config.tie_embeddings,
-        "forced_eos_token_id": None,
-        **SPECIAL_IDS,
-    }
+    settings = {theirs: getattr(config, ours) for theirs, ours in FIELDS.items()}
+    settings |= {"vocab_size": src_vocab, "max_position_embeddings": POSITIONS, "init_std": config.d_model**-0.5}
+    settings |= {"scale_embedding": True, "forced_eos_token_id": None, **SPECIAL_IDS}
     return make(kind(**settings, **separate))
 
 

@@ -83,11 +83,7 @@ class Report:
 
 
 def validation_set(run: Path, directions: Sequence[str]) -> CheckSet:
-    """Return the beginning of a run's validation set for the check of an export.
-
-    Args:
-        run: a run, or its model folder.
-        directions: the model's directions. The export has the first one.
+    """Return the beginning of the validation set of a run or of its model folder, in the first of its directions.
 
     Raises:
         HeedError: if the run has no validation set.
@@ -129,8 +125,8 @@ def compare_engines(
     sources = translator.tokenizer.encode_src(check.sources)
     limits: Any = {name: getattr(translator.search, name) for name in LENGTH_LIMITS}
     greedy, beam = GreedySearch(**limits), BeamSearch(beam=5, length_penalty=0.0, n_best=1, **limits)
-    ours, heed_seconds = _timed_search(translator, sources, greedy)
-    theirs, export_seconds = _timed_search(translator.with_engine(engine), sources, greedy)
+    ours, heed_speed = _timed_search(translator, sources, greedy)
+    theirs, export_speed = _timed_search(translator.with_engine(engine), sources, greedy)
     different = [row for row in range(len(sources)) if ours[row] != theirs[row]]
     bleu = None
     if check.references:
@@ -144,7 +140,7 @@ def compare_engines(
         ties=sum(_is_tie(translator, sources[row], ours[row], theirs[row]) for row in different),
         score_difference=_score_difference(translator, engine, sources, beam),
         bleu=bleu,
-        sentences_per_second={"heed": len(sources) / heed_seconds, "export": len(sources) / export_seconds},
+        sentences_per_second={"heed": heed_speed, "export": export_speed},
     )
     if is_exact and (report.equal + report.ties < len(sources) or not report.score_difference <= SCORE_TOLERANCE):
         raise HeedError(
@@ -155,11 +151,11 @@ def compare_engines(
 
 
 def _timed_search(translator: Translator, sources: Ids, search: Search) -> tuple[Ids, float]:
-    """Return the best hypotheses, and the search time in seconds after a warm-up."""
+    """Return the best hypotheses, and the speed of the search after a warm-up in sentences per second."""
     translator.translate_ids(sources[:4], search=search)
     start = perf_counter()
     found = translator.translate_ids(sources, search=search)
-    return [n_best[0].tokens for n_best in found], perf_counter() - start
+    return [n_best[0].tokens for n_best in found], len(sources) / (perf_counter() - start)
 
 
 def _score_difference(translator: Translator, engine: ExportedEngine, sources: Ids, beam: Search) -> float:

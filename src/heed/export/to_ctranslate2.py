@@ -204,11 +204,7 @@ def load(
 
 
 def load_engine(paths: Sequence[str | Path], translator: Translator, *, required: bool) -> CTranslate2Engine:
-    """Return an engine with the model of a translator.
-
-    Raises:
-        HeedError: if CTranslate2 cannot compute it, or is not ``required`` on its device.
-    """
+    """Return an engine with the model of a translator. Errors: see `load`."""
     if len(paths) > 1:
         raise HeedError("CTranslate2 cannot translate with an ensemble.")
     require("ctranslate2")

@@ -20,29 +20,6 @@ from heed.inference.translator import Translator
 from heed.languages import base_language
 from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE
 
-CARD = """\
----
-library_name: transformers
-pipeline_tag: translation
-tags: [translation, heed]
-{language}---
-# Translation, {direction}
-
-Trained from scratch with [heed](https://github.com/heed-nmt/heed), exported for transformers.
-
-```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
-batch = tokenizer(["A sentence."], return_tensors="pt", padding=True)
-print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
-```
-
-## Check at export
-
-{report}"""
-
 
 def export(translator: Translator, out: Path, check: CheckSet, *, quantization: None) -> Report:
     """Write a new folder that ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer`` of transformers load.
@@ -76,10 +53,11 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     report = compare_engines(translator, engine, check)
     card = out / "README.md"
     languages = [language for language in (translator.src_lang, translator.tgt_lang) if language]
-    text = CARD.format(
+    template = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
+    text = template.format(
         language=f"language: {json.dumps(list(map(base_language, languages)))}\n" if languages else "",
         direction=" → ".join(languages) or "unknown languages",
-        report="".join(f"- {line}\n" for line in report.lines()),
+        report="\n".join(f"- {line}" for line in report.lines()),
     )
     card.write_text(text, encoding="utf-8")
     # safetensors makes its file readable by the owner only. Use the mode of the card, which follows the umask.

@@ -10,12 +10,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class LineError(HeedError):
-    """An error in one line of the input. Its message starts with ``Line N``.
-
-    Args:
-        number: line number, counted from 1.
-        problem: the message after ``Line N``.
-    """
+    """An error in the line ``number``, counted from 1, of the input. Its message is ``Line N`` and the problem."""
 
     def __init__(self, number: int, problem: str) -> None:
         super().__init__(f"Line {number}{problem}")

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from heed.errors import HeedError, argument
-from heed.habits import in_heed
-from heed.options import did_you_mean, format_value
+from heed.options import format_value, suggest
 
 if TYPE_CHECKING:
     import heed.decoding
@@ -94,9 +93,7 @@ def resolve_search(
     settings = search_settings(saved, kind)
     for name in changes:
         if name not in MBR:
-            known = ["sample", "mbr", *MBR]
-            own = in_heed(name, section="flags", known=known)
-            similar = f" (in heed: {own})" if own else did_you_mean(name, known)
+            similar = suggest(name, ["sample", "mbr", *MBR], section="flags")
             raise HeedError(f"{name} is not an option of search{similar}.")
         if name not in settings:
             raise HeedError(f"{argument(name)} {_other_kind(name)}.")

@@ -62,10 +62,7 @@ class SentenceSplitter:
         return [part for sentence in self._rules(line) for part in self._split_long(sentence)]
 
     def join(self, parts: Sequence[str], translations: Sequence[Translation]) -> Translation:
-        """Join the translations of a line's parts.
-
-        Scores are summed. Alignments use word positions in the line.
-        """
+        """Join the translations of a line's parts. Scores are summed. Alignments use word positions in the line."""
         if len(translations) == 1:
             return translations[0]
         texts = [translation.text for translation in translations]
@@ -83,7 +80,7 @@ class SentenceSplitter:
             score=sum(translation.score for translation in translations),
             log_prob=sum(translation.log_prob for translation in translations),
             finished=all(translation.finished for translation in translations),
-            symptoms=tuple(dict.fromkeys(chain.from_iterable(translation.symptoms for translation in translations))),
+            symptoms=tuple(dict.fromkeys(chain.from_iterable(each.symptoms for each in translations))),
             alignment=alignment,
         )
 

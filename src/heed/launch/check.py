@@ -23,8 +23,7 @@ from heed.launch.summary import run_facts
 from heed.progress import progress_bar
 from heed.training.callbacks.diagnosis import known_facts, sample_text
 
-EXAMPLES = 5
-"""Lines or ranges of lines that are named for each fault."""
+EXAMPLES = 5  # lines or ranges of lines that are named for each fault
 
 
 def check(
@@ -32,13 +31,7 @@ def check(
 ) -> Iterator[str]:
     """Yield what is wrong with the text of ``heed train OVERRIDES``, and with the training, line by line.
 
-    Args:
-        lines: file for a table of all faulty lines, and of those that cleaning drops.
-        write: folder for the pairs that cleaning keeps.
-        with_sets: examine validation and test sets too.
-
-    Raises:
-        HeedError: if an option is wrong, the data cannot be read, or ``lines`` or ``write`` exists.
+    ``with_sets``: examine validation and test sets too. For the other arguments and the errors see `heed.check`.
     """
     for path in filter(None, (lines, write)):
         if path.exists() and not is_device(path):
@@ -55,15 +48,15 @@ def check(
     corpus, table = data.corpus, list[tuple[str, int, str]]()
     unit = "line"
     for part in corpus.train.texts:
-        sets = (each.text for each in corpus.valid.values() if each.direction == part.text.direction)
-        valid, first = next((Sides(each.src, each.tgt) for each in sets), Sides([], [])), 0
+        of_direction = (each.text for each in corpus.valid.values() if each.direction == part.text.direction)
+        valid, first = next((Sides(each.src, each.tgt) for each in of_direction), Sides([], [])), 0
         for source in part.text.sources:
             unit = unit if isinstance(source, TextFiles) else "pair"
             blocks = _blocks(source, part, first, with_dropped=lines is not None)
             first += yield from _examine(source.name, blocks, valid, table, unit=unit)
-    samples = {each.direction: Sides([], []) for each in (*corpus.valid.values(), *corpus.tests.values())}
-    samples = {direction: sample_text(corpus, direction) for direction in samples if with_sets}
-    for name, (text, direction) in {**corpus.valid, **corpus.tests}.items() if with_sets else ():
+    sets = {**corpus.valid, **corpus.tests} if with_sets else {}
+    samples = {direction: sample_text(corpus, direction) for direction in {each.direction for each in sets.values()}}
+    for name, (text, direction) in sets.items():
         whole = [(Sides(text.src, text.tgt), dict[int, str]())]
         yield from _examine(name, whole, samples[direction], table, unit=unit, split=name)
     if lines:
@@ -78,11 +71,7 @@ def check(
 def _blocks(
     source: Source, part: PreparedText, first: int, *, with_dropped: bool
 ) -> Iterator[tuple[Sides, Mapping[int, str]]]:
-    """Yield the pairs of an input, and the rules that drop some of them by their places.
-
-    Args:
-        first: number of the pairs of the text that are before this input.
-    """
+    """Yield the pairs of an input, after the ``first`` pairs of its text, and the rules that drop some by place."""
     with progress_bar(f"Examining {source.name:.60}", total=source.size, unit="B") as bar:
         for block in source.blocks(bar.update):
             src, tgt = (block.tgt, block.src) if part.rules.swapped else (block.src, block.tgt)

@@ -13,6 +13,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 from hydra.utils import get_object
 from omegaconf import OmegaConf, open_dict
@@ -32,8 +33,7 @@ LEADING = ("data", "model")
 """Groups whose choices decide the defaults of others."""
 UNLISTED = ("hydra", "sweep", "logger", "resume", "match_to")
 """Options without effect on a run's results."""
-TYPICAL_PAIRS = 30_000
-"""The size for which a configuration is checked before its text is read."""
+TYPICAL_PAIRS = 30_000  # the size for which a configuration is checked before its text is read
 TRUTHS = ("", "true", "false", "yes", "no", "on", "off", "1", "0")
 """Values of ``resume`` that name no run, as OmegaConf reads them."""
 
@@ -97,17 +97,14 @@ def expand_resume(words: Sequence[str]) -> list[str]:
 
 
 def quote(value: Any) -> str:
-    """Return a value in Hydra's grammar of overrides, where a backslash escapes only a quote or one before a quote.
-
-    Text is meant literally, ``${…}`` too.
-    """
+    """Return a value in Hydra's grammar of overrides. Text is meant literally, ``${…}`` too."""
     if isinstance(value, list | tuple):
         return f"[{','.join(map(quote, value))}]"
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{key}:{quote(each)}' for key, each in value.items())}}}"
     if isinstance(value, str | Path):
         escaped = re.sub(r"(\\*)\$\{", r"\1\1\\${", str(value))  # OmegaConf would interpolate
-        return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + "\\'" * bool(found[2]), escaped) + "'"
+        return QuotedString(escaped, Quote.single).with_quotes()
     return format_value(value)
 
 

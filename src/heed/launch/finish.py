@@ -44,8 +44,9 @@ def write_run(
     ``options`` are those that differ from the defaults, ``match`` is what `match_run` returned.
     """
     data, config, model, tokenizer = module.data, run.config, module.model, module.tokenizer
-    corpus = data.corpus
+    corpus, sets = data.corpus, {**data.corpus.valid, **data.corpus.tests}
     metrics = next(callback for callback in trainer.callbacks if isinstance(callback, MetricsLogger))
+    totals, speed = metrics.totals, metrics.speed()
     alignment = next((c.results for c in trainer.callbacks if isinstance(c, MeasureAttentionHeads)), None)
     corpora = next((c.results() for c in trainer.callbacks if isinstance(c, CountCorpora)), None)
     checkpoints: Checkpoints = trainer.checkpoint_callback
@@ -58,9 +59,10 @@ def write_run(
 
     languages = corpus.directions[0]._asdict()
     search = {key: value for key, value in config["search"].items() if key != "_target_"}
-    extra = {**languages, "search": search}
+    extra, directions = {**languages, "search": search}, {}
     if len(corpus.directions) > 1:
         extra["directions"] = [list(direction) for direction in corpus.directions]
+        directions = {"directions": {name: list(part.direction) for name, part in sets.items()}}
     if alignment:
         extra["alignment"] = alignment["extraction"]
     elif module.guide is not None:
@@ -73,16 +75,16 @@ def write_run(
         "model": model.config.family,
         "data": corpus.name,
         **languages,
-        **({"directions": _directions_of_sets(corpus)} if len(corpus.directions) > 1 else {}),
+        **directions,
         "seed": config["seed"],
         "params": sum(parameter.numel() for parameter in model.parameters()),
         "steps": trainer.global_step,
-        "epochs": round(metrics.totals["tgt_tokens"] / data.train_tgt_tokens, 2),
-        "tokens": metrics.totals["src_tokens"] + metrics.totals["tgt_tokens"],
-        "tgt_tokens": metrics.totals["tgt_tokens"],
-        "train_seconds": round(metrics.totals["fit_seconds"], 1),
-        "tokens_per_second": round(metrics.speed()["tokens_per_second"], 1),
-        "data_wait": round(metrics.speed()["data_wait"], 4),
+        "epochs": round(totals["tgt_tokens"] / data.train_tgt_tokens, 2),
+        "tokens": totals["src_tokens"] + totals["tgt_tokens"],
+        "tgt_tokens": totals["tgt_tokens"],
+        "train_seconds": round(totals["fit_seconds"], 1),
+        "tokens_per_second": round(speed["tokens_per_second"], 1),
+        "data_wait": round(speed["data_wait"], 4),
         "padding": round(metrics.padding, 4),
         "device": f"{trainer.world_size} × {trainer.strategy.root_device.type}, {trainer.precision}",
         "decode_seconds": {split: round(result.decode_seconds, 2) for split, result in module.results.items()},
@@ -111,10 +113,6 @@ def write_run(
     write_results(run.path, results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)
     return results
-
-
-def _directions_of_sets(corpus: Corpus) -> dict[str, list[str]]:
-    return {name: list(part.direction) for name, part in {**corpus.valid, **corpus.tests}.items()}
 
 
 def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> None:

@@ -19,8 +19,7 @@ from heed.runs.config import GRID, read_config
 from heed.runs.results import RESULTS, read_results
 
 QUANTITIES = {"params": "parameters", "time": "seconds of training", "tokens": "target tokens"}
-TOLERANCE = 0.02
-"""The largest relative difference of the numbers of parameters."""
+TOLERANCE = 0.02  # the largest relative difference of the numbers of parameters
 FACTORS = (8, 4, 2, 1)
 """Of the smallest step between two widths. Products of matrices with round sizes are faster."""
 

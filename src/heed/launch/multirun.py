@@ -35,8 +35,7 @@ LAUNCH_VARIABLES = {"LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MAS
 """Environment variables that Lightning sets for the processes of a job. Where they are set, it starts no processes."""
 SWEEP_TABLE = "sweep.txt"
 FIGURES = ("sweep.svg", "sweep.pdf")
-LABEL_WIDTH = 44
-"""Letters in a line of the labels of the figure."""
+LABEL_WIDTH = 44  # letters in a line of the labels of the figure
 GRID_CHOICE = "grid"
 """Stands in the name of a grid's folder for a choice that the grid varies: ``runs/synthetic-grid``."""
 GROUP = "model/attention"
@@ -150,10 +149,9 @@ def draw_scores(folder: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
     figure = Figure((7, 1.2 + 0.35 * len(groups)), layout="constrained")
-    title = COLUMNS[score][0]
     several = any(len(scores) > 1 for scores in groups.values())
-    x = f"{title}, mean ± standard deviation over seeds" if several else f"{title}, one seed"
-    spreads(groups, x=x, ax=figure.subplots())
+    over = "mean ± standard deviation over seeds" if several else "one seed"
+    spreads(groups, x=f"{COLUMNS[score][0]}, {over}", ax=figure.subplots())
     for path in (paths := [folder / name for name in FIGURES]):
         save_figure(figure, path)
     return paths
@@ -172,11 +170,11 @@ def _record_failure(config: Config, error: BaseException) -> None:
 def confounders(overrides: Sequence[str]) -> list[str]:
     """Return a line if the overrides of a grid vary ``model/attention``, which changes more options than the score."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
-    swept = next((word for word in parsed if word.key_or_group == GROUP and word.is_sweep_override()), None)
-    if swept is None:
-        return []
     fixed = [word.input_line for word in parsed if word.key_or_group != GROUP and not word.is_sweep_override()]
-    choices = list(swept.sweep_string_iterator())
+    swept = [word for word in parsed if word.key_or_group == GROUP and word.is_sweep_override()]
+    if not swept:
+        return []
+    choices = list(swept[0].sweep_string_iterator())
     try:
         configs = [compose_with_hydra(["model=rnn", *fixed, f"{GROUP}={one}"]).model.attention for one in choices]
     except HydraException:  # folders or presets of the user, which only the job itself finds

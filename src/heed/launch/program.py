@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HEED_TRAIN = "heed train"
-
 DRY_RUN = "--dry-run"
 
 CONF = next(
@@ -15,31 +14,7 @@ CONF = next(
     if (folder / "train.yaml").exists()
 )
 """The configuration: the top-level folder of a checkout, or ``heed/conf`` of an installed package."""
-
-HELP = """\
-usage: {command} [GROUP=CHOICE | OPTION=VALUE]... [-m] [--config-dir DIR] [--cfg job]
-
-Train a translation model, test it, and write a run folder in runs/ of the working directory.
-
-examples:
-  {command} model=transformer                  the built-in corpus
-  {command} model=rnn model/attention=additive
-  {command} data=files data.src_lang=en data.tgt_lang=de \\
-      data.train='[[train.en,train.de]]' data.valid='[[valid.en,valid.de]]' data.test='[[test.en,test.de]]'
-  {command} debug=smoke                        any run in seconds, as a test that it works
-  {command} -m model=rnn,transformer seed=1,2  a grid of four runs
-  {command} resume=true                        continue the newest unfinished run
-  {command} resume=runs/NAME/TIME              continue this run, without its other options
-
-groups:
-{groups}
-
-  --dry-run         print sizes, steps and memory of the run, and train nothing
-  --cfg job         print every option with its value, and train nothing
-  --config-dir DIR  use presets of your own: DIR/experiment/mine.yaml is experiment=mine
-  -m, --multirun    train a grid: every combination of the values that commas separate
-
-{conf} describes every option."""
+HELP = Path(__file__).with_name("help.txt").read_text(encoding="utf-8").rstrip()
 
 
 def become_heed_train(arguments: Sequence[str]) -> None:

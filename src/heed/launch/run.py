@@ -67,9 +67,8 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     if is_first:
         average = any(isinstance(callback, EMA) and callback.decay for callback in trainer.callbacks)
         _check_room(folder, module, has_average=average)
-    facts = run_facts(trainer, module, data, differences=differences) | auto
-    print_line("\n".join(f"{name + ':':<9} {text}" for name, text in [*facts.items(), ("Folder", folder)]))
-    if is_first:
+        facts = run_facts(trainer, module, data, differences=differences) | auto
+        print_line("\n".join(f"{name + ':':<9} {text}" for name, text in [*facts.items(), ("Folder", folder)]))
         text = json.dumps(facts | machine_facts(trainer, data), indent=2, ensure_ascii=False)
         write_file(folder / FACTS, text + "\n")
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from heed.errors import HeedError
 from heed.functional.masks import Mask, mask_tensor
-from heed.layers.attention_scores import SCORES, DotScore, ScoreFunction, ScoreOptions
+from heed.layers.attention_scores import SCORES, DotScore, ScoreOptions
 from heed.layers.edits import WeightEdit
 from heed.layers.positions import RelativePositions
 from heed.options import format_value, validated
@@ -50,19 +50,20 @@ class Attention(nn.Module, ABC):
     target position once per hypothesis.
 
     Args:
-        score: how well a query matches a key.
+        width: of the queries and keys of a head.
+        score: how well a query matches a key; a name in `SCORES`.
         dropout: of attention weights, while training.
         positions: relative positions of queries and keys. Cross-attention takes the base class, which has none.
     """
 
-    num_heads: int
     query: nn.Module
     output: nn.Module
     """Applied to the concatenated contexts of the heads."""
 
-    def __init__(self, *, score: ScoreFunction, dropout: float, positions: RelativePositions) -> None:
+    def __init__(self, *, width: int, num_heads: int, score: str, dropout: float, positions: RelativePositions) -> None:
         super().__init__()
-        self.score = score
+        self.num_heads = num_heads
+        self.score = SCORES[score](ScoreOptions(query_width=width, state_width=width, heads=num_heads))
         self.dropout = dropout
         self.positions = positions
 
@@ -122,9 +123,7 @@ class ParameterFreeAttention(Attention):
     """
 
     def __init__(self, *, d_model: int, score: str, dropout: float, positions: RelativePositions) -> None:
-        function = SCORES[score](ScoreOptions(query_width=d_model, state_width=d_model, heads=1))
-        super().__init__(score=function, dropout=dropout, positions=positions)
-        self.num_heads = 1
+        super().__init__(width=d_model, num_heads=1, score=score, dropout=dropout, positions=positions)
         self.query, self.output = nn.Identity(), nn.Identity()
 
     def key_and_value(self, states: Float[Tensor, "B S D"]) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B S D"]]:
@@ -142,9 +141,7 @@ class MultiHeadAttention(Attention):
     ) -> None:
         assert d_model % num_heads == 0
         width = d_model // num_heads
-        function = SCORES[score](ScoreOptions(query_width=width, state_width=width, heads=num_heads))
-        super().__init__(score=function, dropout=dropout, positions=positions)
-        self.num_heads = num_heads
+        super().__init__(width=width, num_heads=num_heads, score=score, dropout=dropout, positions=positions)
         self.query = nn.Linear(d_model, d_model)
         self.key_value = nn.Linear(d_model, 2 * d_model)
         self.output = nn.Linear(d_model, d_model)
@@ -152,7 +149,7 @@ class MultiHeadAttention(Attention):
             nn.init.xavier_uniform_(weight)
         for bias in (self.query.bias, self.key_value.bias, self.output.bias):
             nn.init.zeros_(bias)
-        if isinstance(function, DotScore) and not positions.rotates:
+        if isinstance(self.score, DotScore) and not positions.rotates:
             # A bias b of the keys adds q·b to all scores of a query, and softmax ignores it. Its gradient is rounding
             # noise, which Adam would scale up to full steps, different for each number of devices.
             self.key_value.bias.register_hook(_zero_key_gradient)  # type: ignore[no-untyped-call]

@@ -68,7 +68,7 @@ class Edit:
         return visible * (diagonal & (self.weights == "diagonal"))
 
 
-Edits = Sequence[Edit]
+Edits = Sequence[Edit] | None
 WeightEdit = Callable[[Float[Tensor, "B H Q K"], Bool[Tensor, "*#B #T K"] | None], Float[Tensor, "B H Q K"]]
 """A function of the weights and the mask. Q = n · T: the queries of n hypotheses at T positions each."""
 LayerEdits = Mapping[AttentionKind, WeightEdit]
@@ -76,7 +76,7 @@ LayerEdits = Mapping[AttentionKind, WeightEdit]
 NO_EDITS: LayerEdits = MappingProxyType({})
 
 
-def layer_edits(edits: Edits | None, layer: int, start: int, length: int) -> LayerEdits:
+def layer_edits(edits: Edits, layer: int, start: int, length: int) -> LayerEdits:
     """Return the edits of a layer, counted from 0, for ``length`` queries from position ``start`` on."""
     if not edits:
         return NO_EDITS
@@ -87,7 +87,11 @@ def layer_edits(edits: Edits | None, layer: int, start: int, length: int) -> Lay
 
 
 def _apply(
-    edits: Edits, layer: int, positions: range, weights: Float[Tensor, "B H Q K"], mask: Bool[Tensor, "*#B #T K"] | None
+    edits: Sequence[Edit],
+    layer: int,
+    positions: range,
+    weights: Float[Tensor, "B H Q K"],
+    mask: Bool[Tensor, "*#B #T K"] | None,
 ) -> Float[Tensor, "B H Q K"]:
     B, heads, _, keys = weights.shape
     grid = weights.reshape(B, heads, -1, len(positions), keys)  # "B H n T K"
@@ -101,7 +105,7 @@ def _apply(
     return grid.flatten(2, 3)
 
 
-def check_edits(edits: Edits | None, available: Heads) -> None:
+def check_edits(edits: Edits, available: Heads) -> None:
     """Raise a HeedError if an edit is wrong, or of an attention, layer or head that the model does not have."""
     for edit in edits or ():
         layers, heads = sizes = available.get(edit.attention, (0, 0))

@@ -23,21 +23,21 @@ class EditedModel(Seq2Seq):
     def __init__(self, model: Seq2Seq, edits: Edits, prefix: Sequence[int] = ()) -> None:
         super().__init__()
         check_edits(edits, model.attention_heads)
-        self.model, self.edits, self.prefix = model, tuple(edits), tuple(prefix)
+        self.model, self.edits, self.prefix = model, tuple(edits or ()), tuple(prefix)
         same = ("config", "max_target_length", "attention_heads", "training")
         self.__dict__.update({name: getattr(model, name) for name in same if hasattr(model, name)})
 
-    def encode(self, *inputs: Any, edits: Edits | None = None, **options: Any) -> Memory:
+    def encode(self, *inputs: Any, edits: Edits = None, **options: Any) -> Memory:
         return self.model.encode(*inputs, edits=[*self.edits, *(edits or ())], **options)
 
-    def decode(self, *inputs: Any, edits: Edits | None = None, **options: Any) -> DecoderOutput:
+    def decode(self, *inputs: Any, edits: Edits = None, **options: Any) -> DecoderOutput:
         return self.model.decode(*inputs, edits=[*self.edits, *(edits or ())], **options)
 
     def start(self, memory: Memory) -> DecoderState:
         return self.model.start(memory)
 
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderOutput, DecoderState]:
         output, after = self.model.step(tokens, state, maps=maps, edits=[*self.edits, *(edits or ())])
         if state.length < len(self.prefix):

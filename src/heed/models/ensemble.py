@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from heed.layers.edits import Edits, check_edits
 from heed.layers.stack import Stack
+from heed.models.inputs import Lengths, Source, SourceMask
 from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, Seq2Seq
 
 
@@ -48,20 +49,14 @@ class Ensemble(Seq2Seq):
         self.max_target_length = min(limits, default=None)
 
     def encode(
-        self,
-        src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"] | None,
-        *,
-        src_lengths: Int[Tensor, " B"] | None = None,
-        maps: bool = False,
-        edits: Edits | None = None,
+        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> EnsembleMemory:
         check_edits(edits, self.attention_heads)
         memories = tuple(member.encode(src, src_mask, src_lengths=src_lengths) for member in self.members)
         return EnsembleMemory(memories[0].states, src_mask, members=memories)
 
     def decode(
-        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits | None = None
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits = None
     ) -> DecoderOutput:
         check_edits(edits, self.attention_heads)
         assert isinstance(memory, EnsembleMemory)
@@ -74,7 +69,7 @@ class Ensemble(Seq2Seq):
         return EnsembleState(tuple(member.start(part) for member, part in pairs), length=0)
 
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderOutput, EnsembleState]:
         check_edits(edits, self.attention_heads)
         assert isinstance(state, EnsembleState)

@@ -17,8 +17,11 @@ from heed.layers.embedding import embeddings
 from heed.layers.reach import REACHES
 from heed.layers.recurrence import RecurrentLayer
 from heed.layers.stack import Stack
+from heed.models.inputs import Lengths, Source, SourceMask
 from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import AttentionMaps, DecoderHidden, DecoderState, Memory, TrainableSeq2Seq
+
+States = Float[Tensor, "R T D"]
 
 
 class Encoder(nn.Module):
@@ -105,7 +108,7 @@ class SourceAttention(nn.Module):
         source: SourceMemory,
         coverage: Float[Tensor, "R S"],
         start: int,
-        edits: Edits | None = None,
+        edits: Edits = None,
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"]]:
         """Return the contexts c_t and the weights a_t.
 
@@ -193,13 +196,7 @@ class RNN(TrainableSeq2Seq):
         self.output_bias = nn.Parameter(torch.zeros(tgt_vocab))
 
     def encode(
-        self,
-        src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"] | None,
-        *,
-        src_lengths: Int[Tensor, " B"] | None = None,
-        maps: bool = False,
-        edits: Edits | None = None,
+        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> Memory:
         check_edits(edits, self.attention_heads)
         if src_mask is None:
@@ -229,7 +226,7 @@ class RNN(TrainableSeq2Seq):
         )
 
     def run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderHidden, AttentionMaps | None, RNNState]:
         assert isinstance(state, RNNState)
         check_edits(edits, self.attention_heads)
@@ -241,8 +238,8 @@ class RNN(TrainableSeq2Seq):
         return hidden, attention, state
 
     def _run_at_once(
-        self, x: Float[Tensor, "R T I"], state: RNNState, edits: Edits | None
-    ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"] | None, RNNState]:
+        self, x: Float[Tensor, "R T I"], state: RNNState, edits: Edits
+    ) -> tuple[States, Float[Tensor, "R T S"] | None, RNNState]:
         """Run the cells on all positions, then attend from all of them. No step depends on earlier attention."""
         h, first = self.decoder[0](x, state.layers[0], mask=state.masks.states[0])
         h, layers = self._run_upper_layers(h, first, state)
@@ -254,29 +251,24 @@ class RNN(TrainableSeq2Seq):
         return h, weights, replace(state, layers=layers, length=state.length + x.shape[1])
 
     def _run_steps(
-        self, x: Float[Tensor, "R T I"], state: RNNState, edits: Edits | None
-    ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"], RNNState]:
+        self, x: Float[Tensor, "R T I"], state: RNNState, edits: Edits
+    ) -> tuple[States, Float[Tensor, "R T S"], RNNState]:
         """Run the decoder position by position, where a step depends on the attention of the step before."""
         assert self.attention is not None
         hidden_gates, combine = self.decoder[0].hidden_gates(), kernels.repeated_linear(self.combine.weight)
         context_gates = None if self.context_gates is None else kernels.repeated_linear(self.context_gates.weight)
         attentional, all_weights = [], []
-
-        def run_cells(
-            gates: Float[Tensor, "R G"], context: Float[Tensor, "R C"], state: RNNState
-        ) -> tuple[Float[Tensor, "R 1 D"], tuple[CellState, ...]]:
-            gates = gates if context_gates is None else gates + context_gates(context)
-            first = self.decoder[0].step(gates, state.layers[0], hidden_gates, state.masks.states[0])
-            return self._run_upper_layers(first[0][:, None], first, state)
-
         for gates in self.decoder[0].input_gates(x).unbind(1):
             past = (state.source, state.coverage, state.length, edits)
+            read = state.input_feed  # h_{t-1} → h_t → c_t
             if self.config.attention.is_bahdanau:  # s_{t-1} → c_t → s_t
-                top = state.layers[-1][0]
-                context, weights = self.attention(top[:, None], *past)
-                h, layers = run_cells(gates, context.squeeze(1), state)
-            else:  # h_{t-1} → h_t → c_t
-                h, layers = run_cells(gates, state.input_feed, state)
+                context, weights = self.attention(state.layers[-1][0][:, None], *past)
+                read = context.squeeze(1)
+            if context_gates is not None:
+                gates = gates + context_gates(read)
+            first = self.decoder[0].step(gates, state.layers[0], hidden_gates, state.masks.states[0])
+            h, layers = self._run_upper_layers(first[0][:, None], first, state)
+            if not self.config.attention.is_bahdanau:
                 context, weights = self.attention(h, *past)
             h = self.dropout(self._attentional(context, h, combine), state.masks.output)
             attentional.append(h)
@@ -285,9 +277,7 @@ class RNN(TrainableSeq2Seq):
             state = replace(state, layers=layers, input_feed=h.squeeze(1), coverage=coverage, length=state.length + 1)
         return torch.cat(attentional, 1), torch.cat(all_weights, 1), state
 
-    def _run_upper_layers(
-        self, h: Float[Tensor, "R T D"], first: CellState, state: RNNState
-    ) -> tuple[Float[Tensor, "R T D"], tuple[CellState, ...]]:
+    def _run_upper_layers(self, h: States, first: CellState, state: RNNState) -> tuple[States, tuple[CellState, ...]]:
         """Run all layers but the first; return the output of the top layer and the states of all layers."""
         layers = [first]
         for number in range(1, self.config.layers):
@@ -297,9 +287,7 @@ class RNN(TrainableSeq2Seq):
             layers.append(after)
         return h, tuple(layers)
 
-    def _attentional(
-        self, context: Float[Tensor, "R T D"], h: Float[Tensor, "R T D"], combine: LinearMap
-    ) -> Float[Tensor, "R T D"]:
+    def _attentional(self, context: States, h: States, combine: LinearMap) -> States:
         """Return h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, eq. 5)."""
         return torch.tanh(combine(torch.cat((context, h), 2)))
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from heed import options
 from heed.layers.edits import Edits, Heads
+from heed.models.inputs import Lengths, Source, SourceMask
 from heed.symbols import BOS, PAD
 
 ARGMAX_ROWS = 512
@@ -165,13 +166,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def encode(
-        self,
-        src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"] | None,
-        *,
-        src_lengths: Int[Tensor, " B"] | None = None,
-        maps: bool = False,
-        edits: Edits | None = None,
+        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> Memory:
         """Encode source sentences.
 
@@ -185,7 +180,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def decode(
-        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits | None = None
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits = None
     ) -> DecoderOutput:
         """Return the logits of every position under teacher forcing. Position t depends on ``tgt_in[:, : t + 1]``."""
 
@@ -195,16 +190,14 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderOutput, DecoderState]:
         """Decode one more position: return the logits "R 1 V" that follow ``tokens``, and the next state.
 
         The given state is not modified.
         """
 
-    def forward(
-        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"] | None, tgt_in: Int[Tensor, "B T"]
-    ) -> Float[Tensor, "B T V"]:
+    def forward(self, src: Source, src_mask: SourceMask, tgt_in: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """Encode and decode under teacher forcing."""
         return self.decode(tgt_in, self.encode(src, src_mask)).logits
 
@@ -222,7 +215,7 @@ class TrainableSeq2Seq(Seq2Seq):
 
     @abstractmethod
     def run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderHidden, AttentionMaps | None, DecoderState]:
         """Run the decoder on T new positions after those of ``state``.
 
@@ -231,7 +224,7 @@ class TrainableSeq2Seq(Seq2Seq):
         """
 
     def decode(
-        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits | None = None
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits = None
     ) -> DecoderOutput:
         hidden, attention, _ = self.run_decoder(tgt_in, self.start(memory), maps=maps, edits=edits)
         if attention is not None:
@@ -239,7 +232,7 @@ class TrainableSeq2Seq(Seq2Seq):
         return DecoderOutput(hidden.logits(), attention)
 
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderOutput, DecoderState]:
         hidden, attention, state = self.run_decoder(tokens[:, None], state, maps=maps, edits=edits)
         return DecoderOutput(hidden.logits(), attention), state
@@ -262,12 +255,7 @@ class TrainableSeq2Seq(Seq2Seq):
         return torch.stack(mixed, 1)
 
     def decode_hidden(
-        self,
-        src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"] | None,
-        tgt_in: Int[Tensor, "B T"],
-        *,
-        src_lengths: Int[Tensor, " B"] | None = None,
+        self, src: Source, src_mask: SourceMask, tgt_in: Int[Tensor, "B T"], *, src_lengths: Lengths = None
     ) -> DecoderHidden:
         """Encode (see `encode`), and decode under teacher forcing, without the output layer."""
         memory = self.encode(src, src_mask, src_lengths=src_lengths)

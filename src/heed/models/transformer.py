@@ -22,6 +22,7 @@ from heed.layers.feedforward import FeedForward
 from heed.layers.positions import RelativePositions
 from heed.layers.residual import NORMS, Residual, SublayerT
 from heed.layers.stack import Stack
+from heed.models.inputs import Lengths, Source, SourceMask
 from heed.models.seq2seq import AttentionMaps, DecoderHidden, DecoderState, Memory, TrainableSeq2Seq
 from heed.models.transformer_config import TransformerConfig
 
@@ -134,13 +135,7 @@ class Transformer(TrainableSeq2Seq):
         }
 
     def encode(
-        self,
-        src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"] | None,
-        *,
-        src_lengths: Int[Tensor, " B"] | None = None,
-        maps: bool = False,
-        edits: Edits | None = None,
+        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> Memory:
         check_edits(edits, self.attention_heads)
         x = self.dropout(self.src_positions(self.src_embedding(src)))
@@ -160,7 +155,7 @@ class Transformer(TrainableSeq2Seq):
         return TransformerState((None,) * len(self.decoder), layers, memory.mask, length=0)
 
     def run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits = None
     ) -> tuple[DecoderHidden, AttentionMaps | None, TransformerState]:
         assert isinstance(state, TransformerState)
         check_edits(edits, self.attention_heads)
@@ -226,8 +221,5 @@ def _self_attention(config: TransformerConfig, *, causal: bool) -> Attention:
 
 def _feed_forward(config: TransformerConfig) -> FeedForward:
     return FeedForward(
-        d_model=config.d_model,
-        d_ff=config.d_ff,
-        activation=config.activation,
-        dropout=config.activation_dropout,
+        d_model=config.d_model, d_ff=config.d_ff, activation=config.activation, dropout=config.activation_dropout
     )

@@ -23,10 +23,8 @@ class System:
     """A model with its attention maps. All systems of a page have the same source sentences."""
 
     name: str
-    path: str
-    """Its folder."""
-    family: str
-    """transformer or rnn."""
+    path: str  # its folder
+    family: str  # transformer or rnn
     pairs: Sequence[Attended]
     command: Sequence[str] = ()
     """The words of the command that shows these maps, without the sentence; empty: the page offers no command."""

@@ -17,8 +17,7 @@ from heed.runs.records import ATTENTION, HEADS, read_csv
 
 BUCKETS = 500
 """A longer curve is cut into this many parts. The smallest and the largest value of each are drawn."""
-HEAD_POINTS = 60
-"""Validations in a curve of a head: its panel is small."""
+HEAD_POINTS = 60  # validations in a curve of a head: its panel is small
 MEASURES = {"entropy": "entropy", "aer": "alignment error rate"}
 """Columns of ``attention/heads.csv`` and what they are."""
 

@@ -20,12 +20,10 @@ from heed.report.pages import render_template
 
 MARK_HEIGHT, ROW_PADDING = 17, 9
 """Pixels: a mark, the space above and below the marks of a row."""
-CELL = 16
-"""Pixels: a cell of a heat map."""
+CELL = 16  # pixels: a cell of a heat map
 LETTER, WIDE_LETTER = 6.8, 12.5
 """Pixels: widths of letters in the labels of a heat map; a label has no scroll bar, so they are rather too large."""
-SMALLEST_WEIGHT = 0.03
-"""Smaller weights are not drawn in a heat map."""
+SMALLEST_WEIGHT = 0.03  # smaller weights are not drawn in a heat map
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,9 @@ class Mark:
 
     value: float
     interval: tuple[float, float] | None
-    style: str
-    """CSS class that sets the colour."""
-    text: str
-    """The value as text, at the right."""
-    others: Sequence[float] = ()
-    """Values that are drawn as smaller dots on the same line."""
+    style: str  # CSS class that sets the colour
+    text: str  # the value as text, at the right
+    others: Sequence[float] = ()  # values that are drawn as smaller dots on the same line
 
 
 @dataclass(frozen=True)
@@ -48,8 +43,7 @@ class Row:
 
     label: str
     marks: Sequence[Mark]
-    note: str = ""
-    """Small text below the label."""
+    note: str = ""  # small text below the label
 
 
 def dot_plot(rows: Sequence[Row], *, name: str, line: float | None = None) -> Markup:

@@ -25,8 +25,7 @@ from heed.runs.results import FACTS, RESULTS, read_results, scores_by_split
 REPORT = "report.html"
 SAMPLES_BYTES, MAP_BYTES = 1_500_000, 100_000
 """Of all samples, and of the maps of a sentence. If there are more, fewer validations are shown."""
-MAX_SENTENCES = 8
-"""Sentences of a validation set whose translations and maps are shown."""
+MAX_SENTENCES = 8  # sentences of a validation set whose translations and maps are shown
 
 
 def write_report(run: Path, *, is_running: bool | None = None) -> Path:

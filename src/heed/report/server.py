@@ -21,8 +21,7 @@ from heed.runs.table import read_runs
 
 HOSTS = ("localhost", "127.0.0.1")
 """Names of this server. The owner of another name could point it at this machine, to read the runs with a page."""
-LIST_SECONDS = 5
-"""How long a list of runs is kept."""
+LIST_SECONDS = 5  # how long a list of runs is kept
 
 
 def make_server(folder: Path, port: int) -> ThreadingHTTPServer:

@@ -73,8 +73,7 @@ class Verdict:
     configurations: Sequence[Configuration]
     winner: int  # the number of a configuration
     noise: float | None  # standard deviation over seeds, pooled over the configurations; None if each has one seed
-    tests: Mapping[str, Mapping[str, Any]]
-    """``bleu`` of the winner for each seed, and its ``signature``, by test set."""
+    tests: Mapping[str, Mapping[str, Any]]  # ``bleu`` of the winner for each seed, and its ``signature``, by test set
     experiment: str
     rerun: str
     compare: str | None = None  # a page that compares the configurations, relative to the folder of the study
@@ -120,8 +119,7 @@ class StudySummary:
     n_trials: int  # the budget
     trials: Sequence[TrialSummary]
     parameters: Sequence[Parameter]  # the searched options that differ between trials
-    front: Sequence[int] = ()
-    """The trials on the Pareto front of several objectives."""
+    front: Sequence[int] = ()  # the trials on the Pareto front of several objectives
     is_searching: bool = False  # whether trials are running or still to be run
     confirmed: int = 0  # finished trainings of the best configurations with other seeds
     confirming: int = 0  # unfinished ones

@@ -25,10 +25,8 @@ class WeightSource:
     """Weights to average: a checkpoint, or the final model of a run or model folder."""
 
     path: Path
-    folder: Path
-    """The model folder that belongs to these weights."""
-    ema: bool = False
-    """Use the moving average in the checkpoint."""
+    folder: Path  # the model folder that belongs to these weights
+    ema: bool = False  # use the moving average in the checkpoint
 
 
 def average(sources: Sequence[WeightSource]) -> ModelFolder:

@@ -19,8 +19,7 @@ CHECKPOINTS = "checkpoints"
 METRICS = "metrics.csv"
 BUILT_IN = ("bleu", "chrf", "loss")
 """The metrics of every validation, in tie-breaking order. ``metrics=`` and ``select=`` add others."""
-MIN_BLEU = 1.0
-"""Below this, differences are random: a few matching words of a model that does not translate yet."""
+MIN_BLEU = 1.0  # below this, differences are random: a few matching words of a model that does not translate yet
 FORMAT_KEY = "heed_format"
 """The key of `heed.run_format.FORMAT` in a checkpoint."""
 

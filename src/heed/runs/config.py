@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -21,37 +22,9 @@ GRID = "multirun.yaml"
 """Hydra's file in the folder of a grid: its options, with the overrides as the user gave them."""
 
 Role = Literal["harmless", "limit", "seed", "text", "model", "condition"]
-"""What an option changes.
-
-harmless: neither weights nor scores, except by rounding. A resumed run may change it.
-limit: where training starts or ends, or the memory of a step, which changes rounding and the masks of dropout. A
-    resumed run may change it.
-seed: random numbers. Runs of one system differ in it.
-text: the location of text. Digests tell whether the text itself is the same.
-model: the model, the subject of `heed compare`.
-condition: anything else. A difference between systems is a confounder.
-"""
-
-ROLES: Mapping[str, Role] = {
-    **dict.fromkeys(
-        (
-            "name", "resume", "logger", "metrics", "cache_dir", "test", "license", "match",
-            "match_to", "data.cache_dir", "data.preparation",
-            "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.log_every",
-            "callbacks.sample_translations", "callbacks.attention_maps", "callbacks.attention_heads",
-            "callbacks.diagnosis",
-            "module.max_skipped_steps", "module.activation_checkpointing", "module.compile",
-        ),
-        "harmless",
-    ),
-    **dict.fromkeys(
-        ("ckpt_path", "trainer.max_steps", "trainer.max_epochs", "trainer.max_time", "batching.device_tokens"), "limit"
-    ),
-    **dict.fromkeys(("seed", "batching.seed"), "seed"),
-    **dict.fromkeys(("data.root", "data.valid", "data.test"), "text"),
-    "model": "model",
-}  # fmt: skip
-"""The roles of options and of whole groups. All other options are conditions."""
+_ROLES: Any = tomllib.loads(Path(__file__).with_name("roles.toml").read_text(encoding="utf-8"))
+ROLES: Mapping[str, Role] = {name: role for role, names in _ROLES.items() for name in names}
+"""What options and whole groups change: ``roles.toml``. All other options are conditions."""
 
 
 def role(name: str) -> Role:

@@ -19,8 +19,7 @@ class CardSplit:
     sources: Sequence[str]
     references: Sequence[str]
     translations: Sequence[str]
-    scores: Mapping[str, Any]
-    """As in ``results.json``."""
+    scores: Mapping[str, Any]  # as in ``results.json``
     tgt_lang: str
 
 

@@ -19,8 +19,7 @@ ATTENTION, HEADS, ARRAYS, PIECES = "attention", "heads.csv", "maps.npz", "pieces
 """The folder of the attention maps; in it what each head does at each validation; the weights in its folder of a step;
 the sentences that they belong to."""
 
-MAX_KEPT = 100
-"""Validations whose samples and attention maps are kept."""
+MAX_KEPT = 100  # validations whose samples and attention maps are kept
 
 
 class CSVRecords:

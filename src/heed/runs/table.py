@@ -4,7 +4,8 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -19,27 +20,15 @@ from heed.runs.results import RESULTS, direction_of, read_results
 
 Row = dict[str, Any]
 
-COLUMNS = {
-    "run": ("run", ""),
-    "settings": ("settings", ""),
-    "params": ("parameters", ","),
-    "steps": ("steps", ","),
-    "minutes": ("minutes", ".1f"),
-    "valid_bleu": ("valid BLEU", ".2f"),
-    "valid_chrf": ("valid chrF", ".2f"),
-    "valid_loss": ("valid loss", ".3f"),
-    "test_bleu": ("test BLEU", ".2f"),
-    "test_chrf": ("test chrF", ".2f"),
-    "test_loss": ("test loss", ".3f"),
-    "state": ("state", ""),
-}
+COLUMNS: Mapping[str, tuple[str, str]] = tomllib.loads(
+    Path(__file__).with_name("columns.toml").read_text(encoding="utf-8")
+)
 """Title and format of each column, in order, by the key of a row."""
 
 FACTS = ("name", "model", "data", "seed", "params", "steps", "epochs", "tokens_per_second", "weights", "git")
 """Fields of results.json that are copied to a row."""
 
-MAX_SETTINGS = 80
-"""Characters of the settings in the table."""
+MAX_SETTINGS = 80  # characters of the settings in the table
 
 LOWER_IS_BETTER = {"params", "minutes", "valid_loss", "test_loss"}
 

@@ -75,29 +75,20 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
 def _add_endpoints(app: FastAPI, service: Service) -> None:
     models, settings = service.models, service.settings
 
-    @app.post(
-        "/translate",
-        response_model_exclude_none=True,
-        responses=ERRORS[BODY],
-        openapi_extra=body_schema(schemas.TranslateRequest),
-        tags=["translate"],
-    )
+    def reads(body: type[schemas.RequestBody]) -> dict[str, Any]:
+        return {"responses": ERRORS[BODY], "openapi_extra": body_schema(body)}
+
+    @app.post("/translate", tags=["translate"], response_model_exclude_none=True, **reads(schemas.TranslateRequest))
     async def translate(request: Request) -> schemas.TranslateResponse:
         """Translate a text, or several."""
         return await respond(service, request, schemas.TranslateRequest, service.translate)
 
-    @app.post("/detect", responses=ERRORS[BODY], openapi_extra=body_schema(schemas.DetectRequest), tags=["translate"])
+    @app.post("/detect", tags=["translate"], **reads(schemas.DetectRequest))
     async def detect(request: Request) -> list[schemas.Detection]:
         """Detect the language of a text among the source languages of the server."""
         return await respond(service, request, schemas.DetectRequest, service.detect)
 
-    @app.post(
-        "/attend",
-        response_model=AttendResponse,
-        responses=ERRORS[BODY],
-        openapi_extra=body_schema(AttendRequest),
-        tags=["attention"],
-    )
+    @app.post("/attend", tags=["attention"], response_model=AttendResponse, **reads(AttendRequest))
     async def attend(request: Request) -> Response:
         """Translate a sentence and return the attention weights of all layers and heads."""
         return await respond(service, request, AttendRequest, partial(translate_and_attend, service))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from itertools import chain
+from itertools import chain, islice
 
 from heed.inference.outputs import Translation
 from heed.inference.segmentation import SentenceSplitter, sentence_of
@@ -53,14 +53,11 @@ class Document:
 
     def _join(self, translations: Iterable[Translation]) -> str:
         remaining = iter(translations)
-        texts = []
-        for piece in self._pieces:
-            if isinstance(piece, Line):
-                joined = piece.splitter.join(piece.parts, [next(remaining) for _ in piece.parts])
-                texts.append(piece.write(joined.text))
-            else:
-                texts.append(piece)
-        return "".join(texts)
+
+        def translated(line: Line) -> str:
+            return line.write(line.splitter.join(line.parts, list(islice(remaining, len(line.parts)))).text)
+
+        return "".join(translated(piece) if isinstance(piece, Line) else piece for piece in self._pieces)
 
 
 def text_document(text: str, splitter: SentenceSplitter) -> Document:

@@ -14,12 +14,9 @@ from heed.errors import HeedError
 
 
 class ApiError(HTTPException):
-    """An error to report to the client.
+    """An error to report to the client in one sentence.
 
-    Args:
-        message: one sentence.
-        status: HTTP status.
-        retry_after: seconds after which the client may retry; None if retrying does not help.
+    ``retry_after`` are the seconds after which the client may retry; None if retrying does not help.
     """
 
     def __init__(self, message: str, status: int = HTTPStatus.BAD_REQUEST, *, retry_after: int | None = None) -> None:

@@ -73,10 +73,7 @@ class Models:
         raise ApiError(f"{code[:40]} is not supported: this server has {', '.join(self.languages)}.")
 
     def find(self, source: str, target: str, model: str | None = None) -> Route:
-        """Return the model for two languages of the server.
-
-        Args:
-            model: its name; None: the first model with these languages.
+        """Return the model with this name, or the first one, for two languages of the server.
 
         Raises:
             ApiError: if there is no such model.

@@ -18,16 +18,11 @@ from heed.options import AtLeast1, did_you_mean, format_value, validated
 from heed.sweep.space import ends, grid_values, read_space
 from heed.sweep.study import FORMAT, StudyDirection, quiet
 
-DIRECTIONS: Mapping[str, StudyDirection] = {
-    "valid.bleu": "maximize",
-    "valid.chrf": "maximize",
-    "valid.loss": "minimize",
-    "tokens_per_second": "maximize",
-    "train_seconds": "minimize",
-    "decode_seconds.valid": "minimize",
-    "params": "minimize",
-}
-"""Whether a search maximizes or minimizes each objective, by its path in results.json."""
+OBJECTIVES = (
+    "valid.bleu", "valid.chrf", "valid.loss", "tokens_per_second", "train_seconds", "decode_seconds.valid", "params"
+)  # fmt: skip
+"""What a search can optimize, by its path in results.json."""
+MAXIMIZED = ("valid.bleu", "valid.chrf", "tokens_per_second")
 WORKER_OPTIONS = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "trainer.devices=")
 """Options that may differ between the workers of a study."""
 GRID = "optuna.samplers.BruteForceSampler"
@@ -57,9 +52,9 @@ class SweepSettings:
         for name in names:
             if name.startswith("test"):
                 raise HeedError(f"sweep.objective={name} would choose by the test set: optimise valid.bleu instead.")
-            if name not in DIRECTIONS:
-                close = did_you_mean(name, DIRECTIONS, "sweep.objective=")
-                raise HeedError(f"sweep.objective={name} is unknown{close}: choose from {', '.join(DIRECTIONS)}.")
+            if name not in OBJECTIVES:
+                close = did_you_mean(name, OBJECTIVES, "sweep.objective=")
+                raise HeedError(f"sweep.objective={name} is unknown{close}: choose from {', '.join(OBJECTIVES)}.")
         if self.confirm is not None and not re.fullmatch(r"[1-9]\d?x[1-9]\d?", self.confirm):
             raise HeedError(f"sweep.confirm={self.confirm} must be CONFIGURATIONSxSEEDS, such as 3x3, or null.")
         if self.pruner and not (len(names) == 1 and names[0].startswith("valid.")):
@@ -76,7 +71,7 @@ class SweepSettings:
     @property
     def directions(self) -> list[StudyDirection]:
         """Whether to minimize or maximize each objective."""
-        return [DIRECTIONS[name] for name in self.objectives]
+        return ["maximize" if name in MAXIMIZED else "minimize" for name in self.objectives]
 
     @property
     def confirmation(self) -> tuple[int, int]:

@@ -43,11 +43,7 @@ Train = Callable[..., None]
 
 
 def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: Train, config: Any) -> None:
-    """Run the remaining trials of a study together with other workers, and write the verdict.
-
-    Args:
-        arguments: the overrides of the command line, without options of Hydra.
-        hydra_context, task_function, config: Hydra's arguments for a sweeper.
+    """Run the remaining trials of a study with other workers, and write the verdict; the arguments are a sweeper's.
 
     Raises:
         HeedError: if an option is wrong, the study exists with other options, or several processes run this search.
@@ -89,7 +85,7 @@ class StudyWorker:
 
     def is_finished(self) -> bool:
         """Return whether all trials of the search and of the confirmation have ended."""
-        return self.study.is_finished() and all(study.is_finished() for study in self._confirmation())
+        return all(study.is_finished() for study in self._studies())
 
     # ---- trials
 
@@ -112,7 +108,7 @@ class StudyWorker:
     def _claim(self) -> tuple[SharedStudy, Trial] | None:
         """Claim a trial of the search or, after it, of the confirmation."""
         with lock(self.plan.folder):
-            for study in [self.study, *self._confirmation()]:
+            for study in self._studies():
                 if claimed := study.claim(self._make_sampler):
                     trial, number = claimed
                     if "folder" not in trial.user_attrs:
@@ -203,15 +199,14 @@ class StudyWorker:
 
     def _ends(self) -> Iterator[str]:
         """Yield a line about each trial that has ended or waits to be continued."""
-        for study in [self.study, *self._confirmation()]:
-            for trial in study.trials():
-                if trial.state == "waiting":
-                    yield f"Trial {trial.folder} was stopped; a worker continues it."
-                elif trial.state == "failed":
-                    yield f"Trial {trial.folder} failed: {trial.reason or 'its workers died.'}"
-                elif trial.state != "running":
-                    scores = ", ".join(map(format_objective, trial.values))
-                    yield f"Trial {trial.folder}: {trial.state}, {', '.join(self.settings.objectives)} {scores}"
+        for trial in (trial for study in self._studies() for trial in study.trials()):
+            if trial.state == "waiting":
+                yield f"Trial {trial.folder} was stopped; a worker continues it."
+            elif trial.state == "failed":
+                yield f"Trial {trial.folder} failed: {trial.reason or 'its workers died.'}"
+            elif trial.state != "running":
+                scores = ", ".join(map(format_objective, trial.values))
+                yield f"Trial {trial.folder}: {trial.state}, {', '.join(self.settings.objectives)} {scores}"
 
     # ---- the best configurations with other seeds
 
@@ -220,19 +215,19 @@ class StudyWorker:
         found = best_first(self.study.trials(), maximize=self.settings.directions[0] == "maximize")
         return [Configuration(trial.number, trial.values[0], trial.overrides) for trial in found[: self.best]]
 
-    def _confirmation(self) -> list[SharedStudy]:
-        """Return the study that trains the best configurations again, as a list; empty before the search has ended."""
+    def _studies(self) -> list[SharedStudy]:
+        """Return the search and, once it has ended, the study that trains the best configurations again."""
         if not self.best or not self.study.is_finished() or not (candidates := self.candidates()):
-            return []
+            return [self.study]
         name = " ".join([self.plan.name, "confirm", *(str(one.number) for one in candidates)])
         attributes = {"format": FORMAT, "study": self.plan.name, "confirms": True, "counts_failed": True}
-        return [self._join(name, {**attributes, "n_trials": len(candidates) * self.seeds})]
+        return [self.study, self._join(name, {**attributes, "n_trials": len(candidates) * self.seeds})]
 
     def conclude(self) -> None:
         """Write the page and, unless another worker has, the verdict; raise a HeedError if no trial is complete."""
         folder = self.plan.folder
         with lock(folder):
-            for confirmation in self._confirmation():
+            for confirmation in self._studies()[1:]:
                 write_verdict(self.plan, self.candidates(), confirmation.trials(), first_seed=self.first_seed)
             summary = read_study(folder, storage=self.settings.storage)
             if not summary.best_trials():

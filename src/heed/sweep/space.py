@@ -27,8 +27,7 @@ class Option:
     name: str
     text: str  # as it was written
     range: BaseDistribution | None = None
-    conditions: tuple[str, ...] = ()
-    """``OPTION=VALUE``, such as ``model=rnn``; all must hold for the option to apply."""
+    conditions: tuple[str, ...] = ()  # ``OPTION=VALUE``, such as ``model=rnn``; all must hold for the option to apply
 
 
 class Space:
@@ -45,10 +44,6 @@ class Space:
     def to_plain(self) -> dict[str, str]:
         """Return the ranges as written, by option: ``model.dropout`` or ``model/attention if model=rnn``."""
         return {" if ".join(filter(None, (one.name, " and ".join(one.conditions)))): one.text for one in self.options}
-
-    def without(self, name: str) -> "Space":
-        """Return the space without an option, under any condition."""
-        return Space(option for option in self.options if option.name != name)
 
     def resolve(self, point: Point, default: Default) -> tuple[list[str], Option | None]:
         """Return the overrides of a point, and the first applicable option without a value, if any."""
@@ -126,14 +121,15 @@ def read_space(node: Any, arguments: Sequence[str]) -> tuple[Space, list[str]]:
     Raises:
         HeedError: if there is no range, or a range is empty or cannot be read.
     """
-    space, fixed = Space(_read_options(node or {}, "sweep.space")), []
+    options, fixed = [*_read_options(node or {}, "sweep.space")], []
     for argument in arguments:
         option = _read_option(argument, argument)
-        space = space.without(option.name)
+        options = [each for each in options if each.name != option.name]
         if option.range is None:
             fixed.append(argument)
         else:
-            space = Space([*space.options, option])
+            options.append(option)
+    space = Space(options)
     if not space.ranges:
         raise HeedError(
             "The search space is empty: give ranges in sweep.space, or on the command line, such as "

@@ -265,9 +265,8 @@ BE_PAST, BE_PRESENT = ("was", "was", "were"), ("am", "is", "are")
 
 def _past(stem: str, person: int) -> str:
     """Return the German past form of a verb, given its third person singular."""
-    if person != PLURAL:
-        return stem
-    return stem + ("n" if stem.endswith("e") else "en")
+    ending = "n" if stem.endswith("e") else "en"
+    return stem + ending if person == PLURAL else stem
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,8 +378,6 @@ class Clause(Node):
     def _german_object(self, *, negated: bool) -> Words:
         """Return the object with its preposition. If it is ``negated``, its article is kein."""
         assert self.object is not None
-        if isinstance(self.object, RelativePronoun):
-            return self.object.german(self.verb.case)
         case: Case = "acc" if self.verb.preposition else self.verb.case
         preposition = self.emit(self.verb.preposition, "verb")
         if negated and isinstance(self.object, NounPhrase):

@@ -43,32 +43,18 @@ from heed.training.schedules import Cosine, until_end
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """The training loss and the update of the weights: the options ``module.*``.
-
-    Args:
-        label_smoothing: ε.
-        r_drop: α of R-Drop (`heed.functional.r_drop_loss`); 0 turns it off.
-        embedding_lr_scale: factor on the learning rate of embedding tables. Most rows of a table get a gradient in few
-            steps only, so they need a higher learning rate than the other weights.
-        clip_norm: largest norm of a step's gradient; 0 turns clipping off.
-        max_skipped_steps: training stops after this many consecutive steps without a finite loss and gradient, which is
-            looked at every ``trainer.log_every`` steps.
-        activation_checkpointing: compute activations again in the backward pass instead of keeping them.
-        compile: train with kernels made by torch.compile.
-        teacher_forcing: the probability that a decoder input is the gold token and not the model's own prediction, or a
-            function that returns it by optimizer step from 0, such as those of `heed.training.scheduled_sampling`.
-        guided_alignment: file of word alignments that an attention head learns (`GuidedAlignment`); None: no such file.
-        guided_alignment_weight: factor on the loss of that head.
-    """
+    """The training loss and the update of the weights. conf/module/default.yaml explains each option."""
 
     label_smoothing: UnitInterval
     r_drop: NotNegative
     embedding_lr_scale: NotNegative
     clip_norm: NotNegative
     max_skipped_steps: AtLeast1
+    """Checked every ``trainer.log_every`` steps."""
     activation_checkpointing: bool
     compile: bool
     teacher_forcing: Probability | Callable[[int], float]
+    """Or a function that returns the probability by optimizer step from 0 (`heed.training.scheduled_sampling`)."""
     guided_alignment: str | None
     guided_alignment_weight: NotNegative
 

@@ -68,17 +68,14 @@ def build_trainer(
     keep_last: Literal[-1] | AtLeast1,
     **lightning: Any,
 ) -> L.Trainer:
-    """Build the trainer of one run.
+    """Build the trainer of one run. conf/trainer/auto.yaml explains its options.
 
     Args:
         folder: of the run; callbacks find it as ``trainer.default_root_dir``.
         selection: compares validations, for the best checkpoints and for early stopping.
         callbacks: the optional ones (`build_callbacks` adds those of every run).
-        precision: as in Lightning, or "auto": see `resolve_precision`.
         max_epochs: counted by the data module. Lightning sees one long epoch (data/datamodule.py).
-        validate_every, log_every: optimizer steps between two validations, and two reports of training metrics.
-        keep_best, keep_last: best and latest checkpoints to keep. A run resumes from the latest one.
-        lightning: further arguments of `lightning.Trainer`; the others have the same meaning as there.
+        lightning: further arguments of `lightning.Trainer`.
 
     Raises:
         HeedError: if Lightning rejects an argument, with its reason.

@@ -15,7 +15,7 @@ from annotated_types import Interval
 from hydra.utils import get_object
 from hypothesis import strategies as st
 
-from heed.cli import COMMANDS
+from heed.cli import build_parser
 from heed.launch.compose import Schema
 from tests.reliability.fuzz.execute import ROOT
 
@@ -187,9 +187,12 @@ DEVICES = ["cpu", "cuda", "cuda:1", "mps", "meta", "cpu:1", "x", ""]
 
 def command_option(command: str) -> st.SearchStrategy[tuple[str, ...]]:
     """One option of a ``heed`` command with a valid or invalid value."""
-    parser = argparse.ArgumentParser()
-    COMMANDS[command].add_options(parser)
-    actions = [action for action in parser._actions if action.option_strings and action.dest not in ("help", "comet")]
+    (commands,) = (action for action in build_parser()._actions if isinstance(action.choices, dict))
+    actions = [
+        action
+        for action in commands.choices[command]._actions
+        if action.option_strings and action.dest not in ("help", "comet")
+    ]
     return st.sampled_from(actions).flatmap(_with_value)
 
 

@@ -39,8 +39,8 @@ def verdict(case: Case, seen: Outcome) -> str | None:
 def _message(case: Case, stderr: str) -> str:
     """The error message; empty if there is none, or if it is not readable."""
     _, prefix, message = stderr.rpartition(f"{case.program}: ")
-    if not prefix:  # argparse: "heed translate: error: …"
-        _, prefix, message = stderr.rpartition(": error: ")
+    if not prefix:  # a wrong argument: "heed translate: …"
+        _, prefix, message = re.split(r"((?:^|\n)heed [a-z]+: )", f"{stderr}\nheed no: ", maxsplit=1)
     readable = prefix and len(message) < LONGEST_MESSAGE and any(letter.isalpha() for letter in message)
     return message.strip() if readable else ""
 

@@ -65,7 +65,7 @@ def _json_format(text: str) -> str | None:
     line, _, rest = text.partition("\n")
     try:
         return "json" if len(arrays_of_objects(json.loads(line))) == 1 and not rest.strip() else "jsonl"
-    except ValueError:
+    except (ValueError, RecursionError):
         return "json" if re.match(r'\{\s*(\n|"[^"\n]*"\s*:\s*\[)', text) else "jsonl"
 
 

@@ -58,12 +58,7 @@ def training_note(trainer: L.Trainer, metrics: Mapping[str, float]) -> str:
 
 
 def validation_line(step: int, scores: Mapping[str, float], *, epoch: int, train_seconds: float) -> str:
-    """Return the line that is printed after a validation.
-
-    Args:
-        scores: "loss", "bleu", "chrf" and, if it was measured, "aer".
-        train_seconds: duration of the run up to now.
-    """
+    """Return the line that is printed after a validation with these scores: loss, bleu, chrf and perhaps aer."""
     aer = f"  AER {scores['aer']:.3f}" if "aer" in scores else ""
     return (
         f"step {step:>6}  epoch {epoch}  valid: loss {scores['loss']:.3f}  BLEU {scores['bleu']:.2f}  "
