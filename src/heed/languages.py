@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 _TABLE: Mapping[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _BASES = {other: base for base, (_, *others) in _TABLE.items() for other in others}
+_CODES = {name.casefold(): code for code, (name, *_) in _TABLE.items()}
 
 CHINESE_SCRIPTS = {"CN": "Hans", "SG": "Hans", "HK": "Hant", "MO": "Hant", "TW": "Hant"}
 """The script of Chinese by region: zh-TW is zh-Hant-TW."""
@@ -56,6 +57,12 @@ def find_language(wanted: str, codes: Iterable[str]) -> str | None:
 
     fitting = [code for code, other in others.items() if fits(other)]
     return max(fitting, key=lambda code: (code == wanted, *map(eq, others[code], language)), default=None)
+
+
+def named_language(name: str) -> str | None:
+    """Return the code that a code or an English name of a language means; None for other text."""
+    code = _CODES.get(name.casefold(), name)
+    return code if base_language(code) in _TABLE else None
 
 
 def language_name(code: str) -> str:

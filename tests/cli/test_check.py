@@ -48,7 +48,7 @@ def test_faults_are_named_with_their_lines(files: dict[str, Path], heed: Heed, t
                             "trainer.max_epochs=null")  # fmt: skip
     assert status == 0
     assert f"{en} and {de}, lines 10–12: In at least 0.75% of the training pairs the languages are swapped" in out
-    assert f"{en} and {de}, line 21: 0.25% of the training pairs have UTF-8 that was read as Latin-1" in out
+    assert f"{en} and {de}, line 21: 0.25% of the training pairs have UTF-8 that was read in another encoding" in out
     assert "pairs: train 400, valid 30" in out
     assert "about 3,000 steps" in out
     assert "400 read, 400 kept" in err

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import sys
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,36 @@ def test_empty_translations_are_scored_as_empty(heed: Heed, tmp_path: Path) -> N
     options = ("--model", model, "--src", text, "--ref", text, "--metrics", "chrf", "--json")
     assert json.loads(heed("evaluate", *options)[1])["scores"]["chrF"]["value"] == 0
     assert json.loads(heed("evaluate", *options, "--beam", 1)[1])["scores"]["chrF"]["value"] > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda line: "▁" + line.replace(" ", " ▁"), "100% of the translations are cut into subwords"),
+        (lambda line: line.replace("h", "h@@ "), "Of the references, 0% do."),
+        (lambda line: line.encode().decode("cp850"), "of the translations have UTF-8"),
+        (lambda line: unicodedata.normalize("NFD", line), "of the translations are not in the Unicode form NFC"),
+        (lambda line: line.replace("ä", "&auml;"), "of the translations have HTML tags"),
+        (lambda line: f"{line} </s> <pad>", "100% of the translations have HTML tags"),
+        (lambda line: f"{line}\u200b", "100% of the translations have invisible"),
+        (lambda line: f"PRED 1: {line}", "begin with 'PRED'"),
+        (lambda line: f"deu_Latn {line}", "begin with 'deu_Latn'"),
+    ],
+)
+@pytest.mark.parametrize("in_references", [False, True])
+def test_translations_that_are_written_as_no_reference_is(
+    heed: Heed, tmp_path: Path, change: Callable[[str], str], said: str, in_references: bool
+) -> None:
+    texts = {"hyp": [HYPOTHESES[0], REFERENCES[0][2]] * 10, "ref": [REFERENCES[0][0], REFERENCES[0][2]] * 10}
+    assert heed("evaluate", *scored(tmp_path, texts))[2] == ""
+    changed = {name: [*map(change, lines)] for name, lines in texts.items() if in_references or name == "hyp"}
+    status, _, err = heed("evaluate", *scored(tmp_path, texts | changed))
+    assert status == 0
+    assert err == "" if in_references else (said in err and len(err.splitlines()) == 1)
+
+
+def scored(folder: Path, texts: dict[str, list[str]]) -> list[str | Path]:
+    return [part for name, lines in texts.items() for part in (f"--{name}", write(folder / name, lines))]
 
 
 def test_scores_that_are_not_comparable_are_labelled(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:

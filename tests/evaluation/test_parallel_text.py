@@ -28,6 +28,18 @@ def french(src: str, tgt: str) -> Pair:
     return src, " ".join(map(rng.choice, (FRENCH, SEES, OBJECTS)))
 
 
+CLEAN = (
+    "KÁMA AKYTÂ’AI IKATÚRÔ” AMANHÃ”",
+    "«À l’école» d’État, ŒUVRE CŒUR",
+    "„Übung“ »Über« ‚Öl‘ GRÖßE MÜSSEN",
+    "PIĘŚCI CZĘŚCI RÓŻA ŻÓŁĆ źdźbło",
+    "TÉŽ MÍŠA ČŠTĚ Žluťoučký kůň",
+    "Группа В» класса Е» США Ті СІЛІ ДІТІ",
+    "Üşüdüm DÜŞ İÇİN",
+    "Ăştia în casă CASĂ” ŢARĂ",
+)
+"""Lines with parts that are valid UTF-8 in an 8-bit encoding."""
+
 DAMAGES: list[tuple[str, Damage]] = [
     ("swapped", swap),
     ("untranslated", lambda src, tgt: (src, src)),
@@ -39,6 +51,9 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("markup", lambda src, tgt: (src, f"{tgt} &amp; Co.")),
     ("segmented", lambda src, tgt: (src, re.sub(r"(\w\w\w)(?=\w)", r"\1@@ ", f"{tgt} Hundehütte"))),
     ("segmented", lambda src, tgt: (re.sub(r"(^| )", r"\1▁", src), tgt)),
+    ("segmented", lambda src, tgt: (src, f"{tgt} Hunde ##hütte")),
+    ("segmented", lambda src, tgt: (src, f"{tgt} Hunde ￭hütte")),
+    ("segmented", lambda src, tgt: (src, f"Es Ġist Ġein ĠHund . {tgt}")),
     ("tabs", lambda src, tgt: (src.replace(" ", "\t", 1), tgt)),
     ("invisible", lambda src, tgt: (src, f"{tgt}\u200b")),
     ("invisible", lambda src, tgt: (f"\ufeff{src}", tgt)),
@@ -112,6 +127,10 @@ def test_lists_of_names_are_no_third_language(corpus: dict[str, Sides]) -> None:
         return line, line + " ."
 
     assert "third_language" not in faults(corpus, "", damage(corpus[""], names, range(0, PAIRS, 20)))
+
+
+def test_letters_of_maltese_and_headings_are_no_segmentation(corpus: dict[str, Sides]) -> None:
+    assert faults(corpus, "", damage(corpus[""], lambda src, tgt: (src, f"Ġorġ u Ġanni ## {tgt}"), range(PAIRS))) == {}
 
 
 def test_some_marks_of_subwords_are_no_segmentation(corpus: dict[str, Sides]) -> None:
@@ -213,7 +232,16 @@ def test_a_text_without_a_validation_set(corpus: dict[str, Sides]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "is_fault"), [("KÁMA AKYTÂ’AI", False), ("KÃ¶ln", True), ("â€™s", True), ("Â\xa0", True)]
+    ("line", "is_fault"),
+    [
+        *[(line, True) for line in ("KÃ¶ln", "â€™s", "Â\xa0", "жизнь".encode().decode("cp1251"))],
+        *[
+            (text.encode().decode(encoding), True)
+            for text in ("er läuft", "die Straße", "it’s", "l’été")
+            for encoding in ("mac_roman", "cp437", "cp850", "cp1250", "cp1251")
+        ],
+        *[(line, False) for line in CLEAN],
+    ],
 )
 def test_capitals_before_a_quotation_mark_are_no_misread_text(line: str, is_fault: bool) -> None:
     found = {fault.name for fault in find_faults(Sides([line], ["a"]), Sides([], []))}

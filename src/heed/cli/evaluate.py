@@ -12,6 +12,7 @@ from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_fil
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.options import format_value
+from heed.progress import print_line
 
 if TYPE_CHECKING:
     from heed.evaluation.scores import MetricScore
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> None:
+    from heed.evaluation.diagnosis import describe_differences
     from heed.evaluation.metrics import METRICS, comet, find_metrics, find_unusable, spbleu
     from heed.evaluation.scores import SystemOutput, compute, sentence_scores
 
@@ -50,6 +52,8 @@ def run(args: argparse.Namespace) -> None:
     texts: dict[str, Any] = {"hypotheses": hypotheses, "references": references, "sources": sources}
     usable = {name: metric for name, metric in chosen.items() if name not in lacking}
     output = SystemOutput(**texts, **given, maximized=search.get("utility"))
+    for line in describe_differences(hypotheses, references[0]) if args.hyp else ():
+        print_line(f"Scores may be wrong: {line}")
     scores = compute(usable, output)
     if args.per_sentence:
         columns = sentence_scores({n: metric for n, metric in usable.items() if "perplexity" not in n}, output)

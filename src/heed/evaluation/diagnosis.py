@@ -5,12 +5,12 @@ A new rule is one entry of `BEFORE_TRAINING` or `AT_VALIDATION`, and its sentenc
 
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from heed.evaluation.parallel_text import Fault, Sides
+from heed.evaluation.parallel_text import LINES, Fault, Sides
 from heed.evaluation.symptoms import find_symptoms
 
 SENTENCES: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("diagnoses.toml").read_text(encoding="utf-8"))
@@ -25,6 +25,20 @@ def describe(fault: Fault) -> str:
     """Return the sentence for a fault of a text."""
     own = f"scored_{fault.name}"
     return SENTENCES[own if fault.split and own in SENTENCES else fault.name].format(fault)
+
+
+def describe_differences(translations: Sequence[str], references: Sequence[str]) -> Iterator[str]:
+    """Yield sentences about translations that are not written as the references are, by the faults of `LINES`."""
+    sides = {"translations": translations, "references": references}
+    for name, has in LINES.items():
+        shares = {side: len([*filter(has, lines)]) / len(lines) for side, lines in sides.items()}
+        few, many = sorted(shares, key=shares.__getitem__)
+        if shares[many] - shares[few] > 0.05:
+            yield f"{describe(Fault(name, shares[many], split=many))} Of the {few}, {100 * shares[few]:.3g}% do."
+    words = [Counter(line.split(" ")[0] for line in lines) for lines in sides.values()]
+    ((word, number),) = words[0].most_common(1)
+    if word and number >= max(10, 0.9 * len(translations)) and words[1][word] <= 0.05 * len(references):
+        yield f"Nearly all translations begin with {word!r}, but hardly any reference: delete what is no translation."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,15 +29,22 @@ LONG = 5  # words of a sentence from which on it tells its language
 FEW = 10  # sentences from which on a third language can be told from names
 
 MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&([a-z]{2,8}|#x?[0-9a-f]{1,6});", re.IGNORECASE)
-SEGMENTED = re.compile(r"\S@@(\s|$)|(^|\s)▁\S")  # as subword-nmt and SentencePiece write subwords
+SEGMENTED = re.compile(r"\S@@(\s|$)|(^|\s)(▁\S|##[^\W\d_])|￭|Ġ.*Ġ.*Ġ")  # as others cut; Ġ is a letter of Maltese
+WESTERN = re.compile("[\xa0-\u017f\u1ea0-\u1ef9\u2010-\u2044€™\ufeff]+")  # what may be a single misread character
 
 
 def _is_misread(line: str) -> bool:
-    """Return whether letters are lost (U+FFFD), or UTF-8 was read as Latin-1."""
-    for run in re.findall(r"[^\x00-\x7f]{2,}", line):
-        for encoding in ("cp1252", "latin-1"):
+    """Return whether letters are lost (U+FFFD), or UTF-8 was read in an 8-bit encoding."""
+    for before, run, after in re.findall(r"([A-Za-z]*)([^\x00-\x7f]{2,})(?=([A-Za-z]*))", line):
+        word = before + run + after
+        for encoding in ("cp1252", "latin-1", "mac_roman", "cp437", "cp850", "cp1250", "cp1251"):
             with suppress(UnicodeError):
-                if min(run.encode(encoding).decode()) >= "\xa0":  # not Â’, which would be a control character
+                text = run.encode(encoding).decode()
+                is_rare = len(run) == 2 and run[0].isalpha() and (run.isalpha() or encoding in ("cp1250", "cp1251"))
+                # CZĘŚCI, AMANHÃ”, Ті and В» can be read as UTF-8, but StraĂźe and fГјr have capitals inside a word.
+                is_word = (before and word.isupper()) or (is_rare and (word.islower() or word.istitle()))
+                is_one_script = sum(map(str.isalpha, text)) > 1 == len(scripts([text])) and min(text) >= "\xa0"
+                if is_one_script or (WESTERN.fullmatch(text) and not is_word):
                     return True
     return "\ufffd" in line
 
@@ -71,6 +78,7 @@ class Fault(NamedTuple):
     def pairs(self) -> str:
         """What messages call the pairs of the text."""
         names = {"": "training pairs", "valid": "validation pairs", "test": "test pairs"}
+        names |= {side: side for side in ("translations", "references")}
         return names.get(self.split, f"pairs of {self.split}")
 
     @property

@@ -23,12 +23,20 @@ from tests.data.corpora import files_error, sentence_pairs, write_lines
 PAIRS = [("The lamp is on.", "Die Lampe ist an."), ("I see, a cat.", "Ich sehe eine Katze & mehr."), ("No.", "Nein.")]
 MANY = [(f"{src} {n}", f"{tgt} {n}") for n in range(4) for src, tgt in PAIRS]
 NUMBERS = Fields("1", "2", languages=("en", "de"))
+DEFAULT = Fields("src", "tgt", languages=("en", "de"))
 NAMES = Fields("pair.en", "pair.de", languages=("en", "de"))
 RECORDS = [{"pair": {"en": src, "de": tgt}} for src, tgt in PAIRS]
 
 
 def table(separator: str, *, header: str = "", more: tuple[str, ...] = ("licence",), pairs: object = PAIRS) -> str:
     return header + "".join(separator.join((*pair, *more)) + "\n" for pair in pairs)  # type: ignore[attr-defined]
+
+
+def rows(header: str, cells: tuple[str | int, ...]) -> str:
+    """Return a table with quotes, separated as its header, if any, by commas or semicolons; numbers are sides."""
+    separator = "," if "," in header else ";"
+    lines = [separator.join(f'"{pair[cell] if isinstance(cell, int) else cell}"' for cell in cells) for pair in PAIRS]
+    return "".join(f"{line}\n" for line in [*filter(None, [header]), *lines])
 
 
 def parquet() -> bytes:
@@ -56,6 +64,19 @@ READ_ALONE: dict[str, tuple[str, str | bytes, Fields]] = {
     "tabs under .csv": ("course.csv", table("\t"), NUMBERS),
     "tabs with names": ("course.txt", table("\t", header="pair.en\tpair.de\tx\n"), NAMES),
     "two columns without fields": ("course.txt", table("\t", more=()), Fields("src", "tgt")),
+    "two columns of other languages without a header": ("course.txt", table("\t", more=()), DEFAULT),
+    "swapped columns named by languages": ("a.csv", rows("de,en", (1, 0)), DEFAULT),
+    "swapped columns named in English": ("a.csv", rows("German,English", (1, 0)), DEFAULT),
+    "swapped columns with codes of FLORES": ("a.csv", rows("deu_Latn,eng_Latn", (1, 0)), DEFAULT),
+    "a column of numbers and columns of languages": ("a.csv", rows(",en,de", ("7", 0, 1)), DEFAULT),
+    "columns of languages among others": ("a.csv", rows("id,en,de,split", ("7", 0, 1, "train")), DEFAULT),
+    "languages before words": ("a.csv", rows("source,de,en", ("news", 1, 0)), DEFAULT),
+    "swapped columns named by words": ("a.csv", rows("Target,Source", (1, 0)), DEFAULT),
+    "words among other columns": ("a.csv", rows("id,source,target", ("7", 0, 1)), DEFAULT),
+    "languages in the header, none asked": ("a.csv", rows("en,de", (0, 1)), Fields("src", "tgt")),
+    "a language and a word in the header": ("a.csv", rows("English,translation", (0, 1)), Fields("src", "tgt")),
+    "semicolons": ("a.csv", rows("en;de", (0, 1)), DEFAULT),
+    "semicolons without a header": ("a.csv", rows("", (1, 0)), Fields("2", "1")),
     "bars": ("course.txt", table(" ||| ", more=()), NUMBERS),
     "commas": ("course.txt", "".join(f'"{src}","{tgt}",licence\n' for src, tgt in PAIRS), NUMBERS),
     "JSON lines": ("lines.json", JSON_LINES, NAMES),
@@ -91,6 +112,12 @@ REFUSED_ALONE = {
         table("\t"),
         r"no column 'src' .*data\.src_field=1 data\.tgt_field=2",
     ),
+    "numbers and sentences": (
+        "a.tsv",
+        "".join(f"{n}\t{src}\t{n}\t{tgt}\tCC-BY 2.0\n" for n, (src, tgt) in enumerate(PAIRS)),
+        r"no column 'src' .*data\.src_field=2 data\.tgt_field=4",
+    ),
+    "columns of other languages": ("a.csv", rows("en,fr", (0, 1)), r"no column 'src' \(found: en, fr\)"),
     "sentences": ("a.txt", "The lamp is on.\nI see.\n", "has no second file"),
     "commas in sentences": ("a.txt", "Well, yes.\nNo, no.\n", "has no second file"),
     "XLIFF": ("a.xlf", XLIFF, r"is XLIFF: .*xliff2po .*a\.xlf"),

@@ -2,20 +2,23 @@
 
 import csv
 import json
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice, zip_longest
 
-from heed.data.formats.detect import arrays_of_objects
+from heed.data.formats.detect import ROWS, arrays_of_objects
 from heed.data.formats.fields import RecordFile
 from heed.data.formats.files import read_bytes, read_lines
 from heed.data.text import Advance, Block
 from heed.errors import HeedError, first_line
+from heed.languages import find_language, named_language
 from heed.progress import print_line
 
 DEFAULT_NAMES = ("src", "tgt")
 """Defaults of data.src_field and data.tgt_field, see conf/data/files.yaml."""
+SIDES = ({"src", "source"}, {"tgt", "trg", "target", "translation"})  # other names, in any case
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,7 @@ class TsvFile(RecordFile):
                     "data.tgt_field and data.score_field."
                 )
             if width and any(row[width:]):  # part of a sentence may be in the next column
-                verb = "names" if has_header else "has"
-                raise HeedError(
-                    f"{len(row)} columns, but the first line {verb} {width} (a separator inside a sentence?)."
-                )
+                raise HeedError(f"{len(row)} columns, but the first line has {width} (a separator inside a sentence?).")
             return [row[index] for index in indices]
 
         rows = rows if has_header else chain([first], rows)
@@ -83,24 +83,32 @@ class TsvFile(RecordFile):
     def _find_columns(self, header: Sequence[str]) -> tuple[tuple[int, ...], int, bool]:
         """Return the indices of the fields' columns, the maximum number of columns, and whether there is a header.
 
-        The maximum is 0, for no limit, if the fields are column numbers. A table of two columns without either default
-        name is read as source and target, and a line on stderr says so.
+        The maximum is 0, for no limit, if the fields are column numbers. Instead of the default names, the languages
+        may be column names; two columns without any are read as they are, and a line on stderr says so.
         """
         fields = self.fields.names
         if all(name.isdecimal() and int(name) > 0 for name in fields):
             return tuple(int(name) - 1 for name in fields), 0, False
         names = [name.strip() for name in header]
-        if len(names) == 2 and fields == DEFAULT_NAMES and not set(names) & set(DEFAULT_NAMES):
-            print_line(
-                f"{self.file}: no column is called src or tgt: reading columns 1 and 2 as source and target, and the "
-                "first line as a pair."
-            )
-            return (0, 1), 2, False
+        if fields[:2] == DEFAULT_NAMES and not set(names) & set(DEFAULT_NAMES):
+            codes = {code: name for name in names if (code := named_language(name))}
+            asked = [codes.get(find_language(code, codes) or "", "") for code in self.fields.languages if code]
+            by_word = [name for words in SIDES for name in names if name.casefold() in words]
+            found = (sides for sides in (asked, by_word) if all(sides) and len(sides) == len({*sides}) == 2)
+            fields = (*next(found, fields[:2]), *fields[2:])
+            has_header = len(codes) + len(by_word) == 2
+            if len(names) == 2 and fields == DEFAULT_NAMES and not (has_header and asked):
+                kind = "a header" if has_header else "a pair"
+                print_line(f"{self.file}: reading columns 1 and 2 as source and target, and line 1 as {kind}.")
+                return (0, 1), 2, has_header
         if missing := [name for name in fields if name not in names]:
+            columns = zip_longest(*(row for _, row in islice(self._rows(lambda _: None), ROWS)), fillvalue="")
+            different_words = [len({*re.findall(r"[^\W\d_]+", " ".join(column))}) for column in columns] + [0, 0]
+            src, tgt = sorted(sorted(range(len(different_words)), key=lambda n: -different_words[n])[:2])
             raise HeedError(
                 f"{self.file}, line 1: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set "
                 "data.src_field and data.tgt_field (and data.score_field) to column names of the first line, or to "
-                "column numbers if there is no header: data.src_field=1 data.tgt_field=2."
+                f"column numbers if there is no header: data.src_field={src + 1} data.tgt_field={tgt + 1}."
             )
         if repeated := [name for name in fields if names.count(name) > 1]:
             raise HeedError(
@@ -120,10 +128,13 @@ class BarsFile(TsvFile):
 
 @dataclass(frozen=True)
 class CsvFile(TsvFile):
-    """A table with commas between columns; quoted fields may contain commas and line breaks."""
+    """A table with commas, or semicolons, between columns; quoted fields may contain these and line breaks."""
 
     def _rows(self, advance: Advance) -> Iterator[tuple[int, list[str]]]:
-        rows = csv.reader((f"{line}\n" for line in read_lines(self.file, advance)), strict=True)
+        lines = (f"{line}\n" for line in read_lines(self.file, advance))
+        first = next(lines, "")
+        has_semicolons = ";" in first and len(next(csv.reader([first]))) == 1  # as of Excel in many countries
+        rows = csv.reader(chain([first], lines), strict=True, delimiter=";" if has_semicolons else ",")
         start = 1
         try:
             for row in rows:
