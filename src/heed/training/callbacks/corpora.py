@@ -48,12 +48,15 @@ class CountCorpora(Callback):
         tokens = drawn[:, 1].to(is_skipped.device, non_blocking=True) / trainer.world_size
         self._sums = self._sums + torch.stack([outputs["nll_of_corpora"], tokens.where(~is_skipped, 0.0)])
         if trainer.global_step % trainer.log_every_n_steps == 0:
-            sums = zip(self.names, *sum_over_processes(self._sums).tolist(), strict=True)
-            self.nll |= {name: nll / tokens for name, nll, tokens in sums if tokens}
-            self._sums = torch.zeros_like(self._sums)
-            metrics = {f"train/nll/{name}": nll for name, nll in self.nll.items()}
-            for logger in trainer.loggers:
-                logger.log_metrics(metrics, step=trainer.global_step)
+            self._report(trainer)
+
+    def _report(self, trainer: L.Trainer) -> None:
+        sums = zip(self.names, *sum_over_processes(self._sums).tolist(), strict=True)
+        self.nll |= {name: nll / tokens for name, nll, tokens in sums if tokens}
+        self._sums = torch.zeros_like(self._sums)
+        metrics = {f"train/nll/{name}": nll for name, nll in self.nll.items()}
+        for logger in trainer.loggers:
+            logger.log_metrics(metrics, step=trainer.global_step)
 
     def results(self) -> dict[str, dict[str, float | int | None]]:
         """Return sentences, target tokens and the latest loss of each corpus."""
