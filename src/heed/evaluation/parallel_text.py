@@ -40,9 +40,9 @@ def _is_misread(line: str) -> bool:
         for encoding in ("cp1252", "latin-1", "mac_roman", "cp437", "cp850", "cp1250", "cp1251"):
             with suppress(UnicodeError):
                 text = run.encode(encoding).decode()
-                is_rare = len(run) == 2 and run[0].isalpha() and (run.isalpha() or encoding in ("cp1250", "cp1251"))
+                rare = len(run) == 2 and run[0].isalpha() and (run.isalpha() or encoding in ("cp1250", "cp1251"))
                 # CZĘŚCI, AMANHÃ”, Ті and В» can be read as UTF-8, but StraĂźe and fГјr have capitals inside a word.
-                is_word = (before and word.isupper()) or (is_rare and (word.islower() or word.istitle()))
+                is_word = (before and word.isupper()) or (rare and word in (word.lower(), word.title(), word.upper()))
                 is_one_script = sum(map(str.isalpha, text)) > 1 == len(scripts([text])) and min(text) >= "\xa0"
                 if is_one_script or (WESTERN.fullmatch(text) and not is_word):
                     return True
