@@ -200,7 +200,7 @@ ax = pair.plot()
 # `heed serve runs/mine/TIME`. Here we start it in the background, ask it, and stop it.
 
 # %%
-command = [sys.executable, "-m", "heed", "serve", str(run.path), "--port", "0"]
+command = [sys.executable, "-m", "heed", "serve", str(run.path), "--port", "0", "--engine", "heed"]  # as in Python
 server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 started = server.stdout.readline()
 url = started.split(" at ")[1].split()[0]

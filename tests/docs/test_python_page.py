@@ -62,7 +62,7 @@ def test_every_block_runs(names: dict[str, Any]) -> None:
 def test_the_page_names_every_method_option_and_field() -> None:
     methods = {"translate", "stream", "score", "attend", "stream_attend", "align", "evaluate"}
     methods |= {"directions", "in_direction", "likelihood", "with_edits", "without_fallbacks"}
-    of_other_packages = {"translate_ids", "score_ids", "with_engine"}
+    of_other_packages = {"encode", "translate_ids", "score_ids", "with_engine"}
     assert {name for name in vars(heed.Translator) if not name.startswith("_")} == methods | of_other_packages
     for name in methods:
         assert re.search(rf"model\.{name}\(|`{name}`", PAGE), name
