@@ -91,4 +91,4 @@ def test_data_diversification_goes_on_where_it_was_killed(tmp_path: Path) -> Non
     assert resumed == [whole, whole], "no step was trained twice"
     train = read_yaml(out / "student-1/config.yaml")["data"]["train"]
     assert [Path(str(file)).name for file in train[1:]] == ["1.jsonl", "2.jsonl"]
-    assert (out / "student-1/translations/test.hyp").exists()
+    assert (out / "student-1/translations/test_2016_flickr.hyp").exists()
