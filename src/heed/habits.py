@@ -19,7 +19,7 @@ def in_heed(name: str, *, section: str = "train", known: Collection[str] | None 
 
     Args:
         name: with or without its path: ``trainer.gpus`` or ``gpus``.
-        known: the names that exist, of which the first among the words is returned; None: return all words.
+        known: the names that exist: the first of the words that is one of them is returned. None: return all words.
     """
     rows, name = read_habits(section), name.lstrip("+~-").replace("-", "_").lower()
     words = rows.get(name) or ("" if "=" in name else rows.get(re.split("[./]", name)[-1], ""))

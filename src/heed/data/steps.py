@@ -98,7 +98,7 @@ class Planner:
                     begin, first = cut, stop
 
     def cut(self, pool: Pool, pairs: Pairs) -> list[Step]:
-        """Return the steps of a pool: indices into its pairs, each of which is in exactly one step."""
+        """Return the steps of a pool: indices into its pairs; each pair is in exactly one step."""
         src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
         rng = np.random.default_rng((self.seed, pool.epoch, pool.first_step))
         rows = _sort_by_length(rng.permutation(len(pairs)), src_lengths, tgt_lengths)
