@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import heed
-from heed.data.batch import collate
+from heed.data.batch import Batch, collate
 from heed.data.pairs import Pairs
 from heed.data.text import ParallelText
 from heed.data.tokenizer import Tokenizer
@@ -84,14 +85,21 @@ def test_targets_are_the_links_of_subwords(
         assert targets[row].count_nonzero() == inside.count_nonzero()
 
 
+def guide_three(
+    text: tuple[ParallelText, list[str]], tokenizer: Tokenizer, folder: Path
+) -> tuple[GuidedAlignment, Batch, Tensor]:
+    """Guidance by the links of a text, a batch of three of its pairs, and the targets of the batch."""
+    pairs, links = text
+    write_lines(folder, links_txt=links)
+    guided, stored = guide(folder / "links.txt", pairs, tokenizer)
+    batch = collate(np.array([4, 0, 7]), stored)
+    return guided, batch, guided.targets(batch)
+
+
 def test_the_loss_is_the_cross_entropy_of_the_chosen_head(
     text: tuple[ParallelText, list[str]], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    pairs, links = text
-    write_lines(tmp_path, links_txt=links)
-    guided, stored = guide(tmp_path / "links.txt", pairs, tokenizer)
-    batch = collate(np.array([4, 0, 7]), stored)
-    targets = guided.targets(batch)
+    guided, batch, targets = guide_three(text, tokenizer, tmp_path)
     assert (guided.extraction.layer, guided.extraction.head, guided.extraction.row) == (2, 1, "output")
     logits = torch.randn(3, 2, 6, *targets.shape[1:], dtype=torch.float64)
     twice = targets.repeat_interleave(2, 0)  # as with R-Drop
@@ -106,11 +114,7 @@ def test_the_loss_is_the_cross_entropy_of_the_chosen_head(
 def test_weights_outside_a_window_are_no_part_of_the_loss(
     text: tuple[ParallelText, list[str]], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    pairs, links = text
-    write_lines(tmp_path, links_txt=links)
-    guided, stored = guide(tmp_path / "links.txt", pairs, tokenizer)
-    batch = collate(np.array([4, 0, 7]), stored)
-    targets = guided.targets(batch)
+    guided, batch, targets = guide_three(text, tokenizer, tmp_path)
     tgt, src = targets.shape[1:]
     near = (torch.arange(tgt)[:, None] - torch.arange(src)).abs() <= 1
     assert (targets * ~near).sum() > 0

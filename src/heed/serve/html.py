@@ -25,7 +25,7 @@ LIMITS: Mapping[str, Collection[str]] = {
     **dict.fromkeys([*ELEMENTS["special"], *ELEMENTS["formatting"]], ELEMENTS["limits"]["scope"]),
     **dict.fromkeys(ELEMENTS["table"], ELEMENTS["limits"]["table"]),
 }
-"""The elements outside of which an end tag closes nothing, by its name; for other names, the special elements."""
+"""By the name of an end tag: the elements at which the search for its start tag ends. Other names: special elements."""
 
 
 class TextNode(NamedTuple):
