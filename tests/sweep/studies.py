@@ -33,7 +33,7 @@ SPACE_TEXT: dict[str, Any] = {
 def attribute(name: str, **changes: Any) -> dict[str, Any]:
     """Return the user attribute of a search."""
     return {
-        "format": 2,
+        "format": 3,
         "study": name,
         "objectives": ["valid.bleu"],
         "space": SPACE_TEXT,

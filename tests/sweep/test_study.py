@@ -87,7 +87,7 @@ def test_the_trial_of_a_killed_worker_is_continued(tmp_path: Path) -> None:
     assert worker.exitcode == -signal.SIGKILL
     shared._queue_dead_trials()
     assert [trial.state for trial in shared.study.trials] == [TrialState.RUNNING], "it is silent for too short a time"
-    assert shared.used() == 1
+    assert shared.left() == 1
 
     deadline = time.monotonic() + 30
     while not shared.study.get_trials(states=(TrialState.WAITING,)):
@@ -96,7 +96,7 @@ def test_the_trial_of_a_killed_worker_is_continued(tmp_path: Path) -> None:
         shared._queue_dead_trials()
     dead = shared.study.trials[0]
     assert dead.state == TrialState.FAIL
-    assert shared.used() == 1, "the trial and its continuation are one"
+    assert shared.left() == 1, "the trial and its continuation are one"
     claimed = shared.claim(RandomSampler)
     assert claimed is not None
     trial, number = claimed
@@ -138,7 +138,7 @@ def test_a_stopped_trial_waits_for_the_next_worker_and_a_failed_one_does_not(tmp
     release(shared.study, stopped._trial_id)
     release(shared.study, stopped._trial_id)  # a second worker does the same
     fail(shared.study, failed, "out of memory")
-    assert (shared.used(), shared.to_start()) == (1, 2)
+    assert (shared.left(), shared.to_start()) == (1, 2)
     claimed = shared.claim(RandomSampler)
     assert claimed is not None
     assert claimed[1] == stopped.number
@@ -147,7 +147,7 @@ def test_a_stopped_trial_waits_for_the_next_worker_and_a_failed_one_does_not(tmp
 
 
 def test_a_failed_trial_of_a_grid_is_not_replaced(tmp_path: Path) -> None:
-    shared = join(tmp_path, budget=1, counts_failed=True)
+    shared = join(tmp_path, budget=1, points=1)
     trial = claim(shared)
     assert trial is not None
     fail(shared.study, trial, "out of memory")
@@ -190,7 +190,7 @@ def _best_of_search(folder: Path, make_sampler: Callable[[int], Any], seed: int)
     best = []
     for half in (20, 40):
         workers = [join(folder, budget=40) for _ in range(2)]
-        while workers[0].used() < half:
+        while workers[0].left() > 40 - half:
             trials = [claim(worker, lambda number: make_sampler(1000 * seed + number)) for worker in workers]
             for worker, trial in zip(workers, trials, strict=True):
                 assert trial is not None

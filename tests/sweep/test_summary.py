@@ -117,7 +117,7 @@ def test_a_search_and_its_confirmation_share_a_database(folder: Path) -> None:
     make_study(folder, trials=searched_trials(3))
     storage = f"sqlite:///{folder / 'study.db'}"
     confirm = optuna.create_study(study_name="small confirm 0", storage=storage)
-    confirm.set_user_attr("heed", {"format": 2, "study": "small", "confirms": True})
+    confirm.set_user_attr("heed", {"format": 3, "study": "small", "confirms": True})
     confirm.add_trials([make_trial(PLAIN, 1.0), make_trial(PLAIN, state="RUNNING")])
     optuna.create_study(study_name="of somebody else", storage=storage)
     study = read_study(folder)
@@ -129,7 +129,7 @@ def test_a_database_of_many_studies_is_searched_for_the_name_of_the_folder(tmp_p
     shared = tmp_path / "shared"
     make_study(shared, study="one", trials=[make_trial(PLAIN, 1.0)])
     make_study(shared, study="two").set_user_attr(
-        "heed", {"format": 2, "study": "two", "space": {}, "objectives": ["x"]}
+        "heed", {"format": 3, "study": "two", "space": {}, "objectives": ["x"]}
     )
     (tmp_path / "two").mkdir()
     url = f"sqlite:///{shared / 'study.db'}"
@@ -151,7 +151,7 @@ def test_only_the_last_confirmation_counts(folder: Path) -> None:
     make_study(folder)
     for name, values in (("small confirm 0 1", [1.0, 2.0]), ("small confirm 0 7", [3.0])):
         confirm = optuna.create_study(study_name=name, storage=f"sqlite:///{folder / 'study.db'}")
-        confirm.set_user_attr("heed", {"format": 2, "study": "small", "confirms": True})
+        confirm.set_user_attr("heed", {"format": 3, "study": "small", "confirms": True})
         confirm.add_trials([make_trial(PLAIN, value) for value in values])
     assert read_study(folder).confirmed == 1
 

@@ -1,6 +1,7 @@
 """Which trials a worker claims, and how their runs end them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -16,7 +17,7 @@ from heed.runs.claim import locked
 from heed.sweep import search
 from heed.sweep.plan import GRID, Plan, SweepSettings
 from heed.sweep.search import StudyWorker
-from heed.sweep.space import grid_values, read_space
+from heed.sweep.space import read_space
 from heed.sweep.study import fail, release
 
 
@@ -31,7 +32,7 @@ def plan(tmp_path: Path) -> Plan:
     plan.config = OmegaConf.create({"seed": 1})
     plan.folder, plan.name = tmp_path / "study", "study"
     plan.space, plan.fixed = read_space({"a": "choice(1,2,3)", "b": "range(0,2)"}, [])
-    plan.grid = list(plan.space.points(grid_values, str))
+    plan.points, plan.is_grid = plan.space.finite_points(str), True
     plan.pruner = optuna.pruners.NopPruner()
     return plan
 
@@ -55,7 +56,7 @@ def test_two_workers_take_every_point_of_a_grid_once_and_confirm_the_best(plan: 
             fail(study.study, trial, "bad combination")
         else:
             study.study.tell(trial, float(number))
-    assert taken == plan.grid
+    assert taken == plan.points
     assert workers[0].study.is_finished()
 
     confirmed = []
@@ -112,7 +113,7 @@ def test_a_worker_that_dies_before_it_draws_loses_no_point_of_a_grid(plan: Plan)
         assert claimed is not None
         taken.append(claimed[1].params)
         study.tell(claimed[1], 1.0)
-    assert taken == plan.grid
+    assert taken == plan.points
 
 
 def test_a_worker_waits_for_the_results_of_a_silent_one(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,3 +131,28 @@ def test_a_worker_waits_for_the_results_of_a_silent_one(plan: Plan, monkeypatch:
         (folder / "results.json").write_text(json.dumps({"valid": {"bleu": 3.0}}))
     run.join(60)
     assert study.study.trials[trial.number].values == [3.0]
+
+
+@pytest.mark.parametrize("sampler", ["RandomSampler", "TPESampler", "NSGAIISampler"])
+def test_no_point_of_a_finite_space_is_tried_twice(plan: Plan, sampler: str) -> None:
+    conditional = {"a": "choice(1,2)", "b": "range(0.1,0.5,0.1)", "a=1": {"c": "choice(x,y)"}}
+    plan.space, plan.fixed = read_space(conditional, [])
+    plan.points, plan.is_grid = plan.space.finite_points(str), False
+    assert len(plan.points) == 4 * (2 + 1)
+    plan.settings = replace(plan.settings, n_trials=50, sampler={"_target_": f"optuna.samplers.{sampler}"})
+    workers, taken = [work_on(plan) for _ in range(2)], []
+    while not workers[0].study.is_finished():
+        claimed = workers[len(taken) % 2]._claim()
+        assert claimed is not None
+        study, trial = claimed
+        taken.append(tuple(trial.user_attrs["overrides"]))
+        if len(taken) == 3:
+            fail(study.study, trial, "bad combination")
+        else:
+            study.study.tell(trial, float(len(trial.params)))
+    assert sorted(taken) == sorted(tuple(plan.space.resolve(point, str)[0]) for point in plan.points)
+
+
+def test_a_space_with_a_continuous_range_has_no_list_of_points() -> None:
+    assert read_space({"a": "choice(1,2)", "b": "interval(0.0,1.0)"}, [])[0].finite_points(str) == []
+    assert read_space({"a": "range(0,200)", "b": "range(0,200)"}, [])[0].finite_points(str) == []

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
@@ -15,7 +15,7 @@ from optuna.samplers import BaseSampler
 from heed.errors import HeedError
 from heed.launch.configuration import build_part, dry_run
 from heed.options import AtLeast1, did_you_mean, format_value, validated
-from heed.sweep.space import ends, grid_values, read_space
+from heed.sweep.space import UntriedSampler, ends, grid_values, read_space
 from heed.sweep.study import FORMAT, StudyDirection, quiet
 
 OBJECTIVES = (
@@ -26,7 +26,7 @@ MAXIMIZED = ("valid.bleu", "valid.chrf", "tokens_per_second")
 WORKER_OPTIONS = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "trainer.devices=")
 """Options that may differ between the workers of a study."""
 GRID = "optuna.samplers.BruteForceSampler"
-"""The sampler of sweep/sampler=grid. heed enumerates the points itself (`Space.points`), to know their number."""
+"""The sampler of sweep/sampler=grid. heed enumerates the points itself (`UntriedSampler`), to know their number."""
 
 
 @validated("sweep.")
@@ -99,9 +99,10 @@ class Plan:
         """``fixed`` are the overrides that all trials share."""
         self.pruner = build_pruner(self.settings)
         build_sampler(self.settings, seed=0)
-        is_grid = self.settings.sampler.get("_target_") == GRID
-        self.grid = list(self.space.points(grid_values, self.default)) if is_grid else []
-        """All points of the space if the sampler tries all of them, otherwise empty."""
+        self.is_grid = self.settings.sampler.get("_target_") == GRID
+        grid = self.is_grid and list(self.space.points(grid_values, self.default))
+        self.points = grid or self.space.finite_points(self.default)
+        """All points of a finite space: none is tried twice. Of an infinite space: empty."""
 
     def default(self, name: str) -> str:
         """Return the value of an option or group that the space does not set, as text."""
@@ -117,8 +118,8 @@ class Plan:
             "objectives": self.settings.objectives,
             "space": self.space.to_plain(),
             "fixed": [word for word in self.fixed if not word.startswith(WORKER_OPTIONS)],
-            "n_trials": len(self.grid) or self.settings.n_trials,
-            "counts_failed": bool(self.grid),
+            "n_trials": len(self.points) if self.is_grid else self.settings.n_trials,
+            "points": len(self.points) or None,
             "pruner": type(self.pruner).__name__ if self.settings.pruner else None,
         }
 
@@ -157,6 +158,14 @@ class Plan:
                 errors.append(error)
         if len(errors) == 2:
             raise errors[0]
+
+
+    def make_sampler(self, number: int) -> BaseSampler:
+        """Return the sampler of trial ``number``: each has its own seed, so that workers do not draw the same values."""
+        sampler = None
+        if not self.is_grid:
+            sampler = build_sampler(self.settings, seed=(self.config.seed * 1_000_003 + number) % 2**32)
+        return UntriedSampler(self.points, sampler) if self.points else cast("BaseSampler", sampler)
 
 
 def build_sampler(settings: SweepSettings, *, seed: int) -> BaseSampler:

@@ -10,7 +10,6 @@ from hydra.core.utils import JobStatus
 from hydra.types import HydraContext
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.pruners import NopPruner
-from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
 from optuna.trial import Trial, TrialState
 
 from heed.compat import hydra_job_error, optuna_heartbeats
@@ -25,7 +24,7 @@ from heed.report.sweep_text import format_objective, study_lines
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.claim import is_locked
 from heed.runs.results import RESULTS, objective_values, read_results
-from heed.sweep.plan import Plan, build_sampler
+from heed.sweep.plan import Plan
 from heed.sweep.space import draw
 from heed.sweep.study import FORMAT, SharedStudy, fail, lock, open_storage, quiet, release
 from heed.sweep.summary import read_study
@@ -109,7 +108,7 @@ class StudyWorker:
         """Claim a trial of the search or, after it, of the confirmation."""
         with lock(self.plan.folder):
             for study in self._studies():
-                if claimed := study.claim(self._make_sampler):
+                if claimed := study.claim(self.plan.make_sampler):
                     trial, number = claimed
                     if "folder" not in trial.user_attrs:
                         folder, overrides = self._describe(study, trial, number)
@@ -118,21 +117,11 @@ class StudyWorker:
                     return study, trial
         return None
 
-    def _make_sampler(self, number: int) -> BaseSampler:
-        if self.plan.grid:
-            return RandomSampler()  # `_describe` fixes what it draws
-        # Each trial has its own seed, so that workers do not draw the same values.
-        return build_sampler(self.settings, seed=(self.plan.config.seed * 1_000_003 + number) % 2**32)
-
     def _describe(self, study: SharedStudy, trial: Trial, number: int) -> tuple[str, list[str]]:
         """Return the folder of a trial, relative to the study's folder, and its overrides."""
-        place = study.used(before=number)
         if study is self.study:
-            if points := self.plan.grid:
-                with quiet():
-                    study.study.sampler = PartialFixedSampler(points[place % len(points)], RandomSampler())
             return str(number), draw(self.plan.space, trial, self.plan.default)
-        place, seed = divmod(place, self.seeds)
+        place, seed = divmod(sum(each.number < number for each in study.trials()), self.seeds)
         one, seed = self.candidates()[place], seed + self.first_seed
         return f"confirm/{one.number}_seed{seed}", [*one.overrides, f"seed={seed}"]
 
@@ -191,7 +180,8 @@ class StudyWorker:
 
     def print_ended_trials(self) -> None:
         """Print how the trials that have ended since the last call ended, for all workers."""
-        used, budget = self.study.used(), self.study.budget
+        budget = self.study.budget
+        used = budget - self.study.left()
         for line in self._ends():
             if line not in self._printed:
                 print_line(f"{line} (search: {used} of {budget} trials started)")
@@ -220,8 +210,9 @@ class StudyWorker:
         if not self.best or not self.study.is_finished() or not (candidates := self.candidates()):
             return [self.study]
         name = " ".join([self.plan.name, "confirm", *(str(one.number) for one in candidates)])
-        attributes = {"format": FORMAT, "study": self.plan.name, "confirms": True, "counts_failed": True}
-        return [self.study, self._join(name, {**attributes, "n_trials": len(candidates) * self.seeds})]
+        attributes = {"format": FORMAT, "study": self.plan.name, "confirms": True}
+        trials = len(candidates) * self.seeds  # each once, even if it fails
+        return [self.study, self._join(name, {**attributes, "n_trials": trials, "points": trials})]
 
     def conclude(self) -> None:
         """Write the page and, unless another worker has, the verdict; raise a HeedError if no trial is complete."""

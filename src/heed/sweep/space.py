@@ -1,14 +1,18 @@
 """The search space of a study: options with ranges in Hydra's grammar, optionally under conditions."""
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from optuna import Trial
+from optuna import Study, Trial
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial
 
 from heed.errors import HeedError, first_line
 from heed.options import format_value
@@ -18,6 +22,12 @@ Point = dict[str, Any]
 
 Default = Callable[[str], str]
 """Returns the value of an option or group that the space does not set, as text."""
+
+
+DIGITS = 12
+"""Decimal places of the values of a range with steps: 0.1 + 2 × 0.1 is not 0.3."""
+MOST_POINTS = 10_000
+"""A space with more points counts as infinite: its points are not listed, and a sampler may draw one twice."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,13 @@ class Space:
     def ranges(self) -> dict[str, BaseDistribution]:
         """The options with a range, under any condition."""
         return {option.name: option.range for option in self.options if option.range is not None}
+
+    def finite_points(self, default: Default) -> list[Point]:
+        """Return all points, or none if a range is continuous or there are more than `MOST_POINTS`."""
+        if any(isinstance(range_, FloatDistribution) and range_.step is None for range_ in self.ranges.values()):
+            return []
+        points = list(islice(self.points(grid_values, default), MOST_POINTS + 1))
+        return points if len(points) <= MOST_POINTS else []
 
     def to_plain(self) -> dict[str, str]:
         """Return the ranges as written, by option: ``model.dropout`` or ``model/attention if model=rnn``."""
@@ -68,6 +85,50 @@ class Space:
                 yield point
 
 
+class UntriedSampler(BaseSampler):
+    """Draws as another sampler does, but no point of a finite space twice; without another one, all points in order."""
+
+    def __init__(self, points: Sequence[Point], sampler: BaseSampler | None) -> None:
+        self._points, self._sampler, self._drawn = points, sampler, Point()
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return the options that the other sampler draws together."""
+        return self._sampler.infer_relative_search_space(study, trial) if self._sampler else {}
+
+    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> Point:
+        """Keep what the other sampler draws for `sample_independent`, which may have to replace it."""
+        self._drawn = self._sampler.sample_relative(study, trial, search_space) if self._sampler else {}
+        return {}
+
+    def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any) -> Any:
+        """Return what the other sampler draws, or another value if no untried point has it."""
+        tried = [_rounded(each.params) for each in study.get_trials(deepcopy=False) if each.number != trial.number]
+        begun = _rounded(trial.params).items()
+        untried = [point for point in self._points if param_name in point and begun <= point.items()]
+        values = [point[param_name] for point in untried if point not in tried]
+        if self._sampler is None:
+            return values[0]
+        value = self._drawn.get(param_name)
+        if value is None:
+            value = self._sampler.sample_independent(study, trial, param_name, param_distribution)
+        is_free = not values or _rounded({param_name: value})[param_name] in values
+        return value if is_free else random.Random(trial.number).choice(values)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Call the other sampler's method."""
+        if self._sampler:
+            self._sampler.before_trial(study, trial)
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: Any, values: Sequence[float] | None) -> None:
+        """Call the other sampler's method."""
+        if self._sampler:
+            self._sampler.after_trial(study, trial, state, values)
+
+
+def _rounded(point: Point) -> Point:
+    return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in point.items()}
+
+
 def draw(space: Space, trial: Trial, default: Default) -> list[str]:
     """Let the study's sampler choose a point, and return its overrides."""
     point: Point = {}
@@ -75,7 +136,8 @@ def draw(space: Space, trial: Trial, default: Default) -> list[str]:
         name, range_ = option.name, option.range
         if isinstance(range_, FloatDistribution | IntDistribution):
             suggest: Any = trial.suggest_int if isinstance(range_, IntDistribution) else trial.suggest_float
-            point[name] = suggest(name, range_.low, range_.high, step=range_.step, log=range_.log)
+            value = suggest(name, range_.low, range_.high, step=range_.step, log=range_.log)
+            point[name] = value if range_.step is None else round(value, DIGITS)
         else:
             point[name] = trial.suggest_categorical(name, range_.choices)  # type: ignore[union-attr]
     return space.resolve(point, default)[0]
@@ -91,8 +153,7 @@ def grid_values(option: Option) -> list[Any]:
             f"{option.name} has a continuous range, and sweep/sampler=grid cannot enumerate it: give choice(…) or "
             "range(…)."
         )
-    # Round, because 0.1 + 2 × 0.1 is not 0.3.
-    return [round(low + i * step, 12) for i in range(round((high - low) / step) + 1)]
+    return [round(low + i * step, DIGITS) for i in range(round((high - low) / step) + 1)]
 
 
 def ends(option: Option) -> list[Any]:

@@ -23,7 +23,7 @@ from heed.report.sweep import TrialSummary
 
 StudyDirection = Literal["maximize", "minimize"]
 
-FORMAT = 2  # of the attributes of a study
+FORMAT = 3  # of the attributes of a study
 STUDY_FILE = "study.db"  # SQLite database of the trials, in the folder of the study
 VERDICT = "verdict.json"
 """The best configurations over seeds and the winner, in the folder of the study."""
@@ -112,9 +112,10 @@ class SharedStudy:
     """An Optuna study with a budget of trials that its workers claim one by one."""
 
     def __init__(self, study: optuna.Study, attributes: Mapping[str, Any]) -> None:
-        """Wrap a study with its attributes: ``n_trials``, and whether a failed trial uses up the budget."""
+        """Wrap a study with its attributes: ``n_trials``, and the number of ``points`` that can be tried once, if any."""
         self.study, self.attributes = study, attributes
-        self.budget = int(attributes.get("n_trials") or 0)
+        self.points = attributes.get("points") or math.inf
+        self.budget = int(min(attributes.get("n_trials") or 0, self.points))
 
     @classmethod
     def join(
@@ -148,14 +149,15 @@ class SharedStudy:
             attempts.setdefault(original_number(trial), []).append(trial)
         return [_summarize(chain) for chain in attempts.values()]
 
-    def used(self, *, before: float = math.inf) -> int:
-        """Return the number of trials numbered below ``before`` that count towards the budget."""
-        trials = [trial for trial in self.trials() if trial.number < before]
-        return sum(self.attributes.get("counts_failed") or not trial.reason for trial in trials)
+    def left(self) -> int:
+        """Return how many new trials may start. One that failed does not count, but its point is tried."""
+        trials = self.trials()
+        counted = sum(not trial.reason for trial in trials)
+        return int(max(min(self.budget - counted, self.points - len(trials)), 0))
 
     def to_start(self) -> int:
         """Return the number of trials still to be started or continued."""
-        return max(self.budget - self.used(), 0) + sum(trial.state == "waiting" for trial in self.trials())
+        return self.left() + sum(trial.state == "waiting" for trial in self.trials())
 
     def is_finished(self) -> bool:
         """Return whether the budget is used up and no trial is running or waiting."""
