@@ -22,11 +22,15 @@ from soak.trial import SETTINGS, Outcome, Setting, kill_and_resume, table, train
 
 
 def main() -> int:
-    """Run the soak test and write the report.
+    """Run the soak test and write the report; `pairs`: random life cycles.
 
     Returns:
         Exit status: 1 if a run or a scenario failed.
     """
+    if sys.argv[1:2] == ["pairs"]:
+        from soak.lives import campaign
+
+        return campaign.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python scripts/soak", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="minimum number of kills (default: %(default)s)")
     parser.add_argument("--per-run", type=int, default=6, help="kills per run (default: %(default)s)")

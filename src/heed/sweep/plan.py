@@ -159,9 +159,8 @@ class Plan:
         if len(errors) == 2:
             raise errors[0]
 
-
     def make_sampler(self, number: int) -> BaseSampler:
-        """Return the sampler of trial ``number``: each has its own seed, so that workers do not draw the same values."""
+        """Return the sampler of trial ``number``. Each has its own seed, or workers would draw the same values."""
         sampler = None
         if not self.is_grid:
             sampler = build_sampler(self.settings, seed=(self.config.seed * 1_000_003 + number) % 2**32)

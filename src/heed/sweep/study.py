@@ -112,7 +112,7 @@ class SharedStudy:
     """An Optuna study with a budget of trials that its workers claim one by one."""
 
     def __init__(self, study: optuna.Study, attributes: Mapping[str, Any]) -> None:
-        """Wrap a study with its attributes: ``n_trials``, and the number of ``points`` that can be tried once, if any."""
+        """Wrap a study with its attributes: ``n_trials``, and the number of ``points`` of a finite space."""
         self.study, self.attributes = study, attributes
         self.points = attributes.get("points") or math.inf
         self.budget = int(min(attributes.get("n_trials") or 0, self.points))
