@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from heed.cache import build_once, cache_key
+from heed.characters import normalized
 from heed.compat import usable_cores
 from heed.data.cleaning import RULES, Rows, Rules
 from heed.data.digests import pair_digests
@@ -103,10 +104,11 @@ class PreparedText:
 
         The sides of the block are swapped if the rules swap them.
         """
-        violated = self.rules.violations(block)
+        compared = block.map(normalized)
+        violated = self.rules.violations(compared)
         start, stop = np.searchsorted(self._kept, [first, first + len(block)])
         kept = np.isin(np.arange(first, first + len(block)), self._kept[start:stop])
-        is_copy = self.rules.cleaning.drop_duplicates & (pair_digests(block) < self.clean.bound)
+        is_copy = self.rules.cleaning.drop_duplicates & (pair_digests(compared) < self.clean.bound)
         violated[(violated == len(RULES)) & ~kept] = RULES.index("over max_train")
         violated[(violated == RULES.index("over max_train")) & is_copy] = RULES.index("duplicate")
         return {row: RULES[rule] for row, rule in enumerate(violated.tolist()) if rule < len(RULES)}
