@@ -11,8 +11,7 @@ from heed.options import format_value
 from heed.runs.config import effective_options, role
 from heed.runs.results import scores_by_split
 
-OPTIONS_OF_FACTS = ("search.", "weights")
-"""Options that results.json contains."""
+OPTIONS_OF_FACTS = ("search.", "weights")  # options that results.json contains
 
 QUANTITIES = {
     "params": ("parameters", "params"),

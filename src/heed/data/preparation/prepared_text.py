@@ -17,7 +17,7 @@ from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation.clean_text import CleanText, write_clean_text
 from heed.data.preparation.workers import Workers
-from heed.data.text import Block, Text, WordCounts
+from heed.data.text import Block, Text
 from heed.data.tokenizer import Tokenizer
 from heed.directions import Direction
 from heed.errors import HeedError
@@ -29,8 +29,7 @@ Result = TypeVar("Result")
 
 SMALL = 2**25
 """Largest text, in bytes, that is prepared without worker processes: starting them would take longer."""
-SAMPLED_PAIRS = 1000
-"""Pairs from which the number of tokens is estimated before they are written."""
+SAMPLED_PAIRS = 1000  # pairs from which the number of tokens is estimated before they are written
 
 
 @validated("data.preparation.")
@@ -112,13 +111,6 @@ class PreparedText:
         violated[(violated == len(RULES)) & ~kept] = RULES.index("over max_train")
         violated[(violated == RULES.index("over max_train")) & is_copy] = RULES.index("duplicate")
         return {row: RULES[rule] for row, rule in enumerate(violated.tolist()) if rule < len(RULES)}
-
-    def count_words(self, at_most: int, workers: Workers) -> WordCounts:
-        """Return the word counts of a sample of about ``at_most`` pairs."""
-        counts = WordCounts()
-        for words in self.map_blocks(WordCounts.of, at_most, workers):
-            counts.update(words)
-        return counts
 
     def map_blocks(self, function: Callable[[Block], Result], at_most: int, workers: Workers) -> Iterator[Result]:
         """Yield the results of a function of each block, of a sample of about ``at_most`` pairs."""
