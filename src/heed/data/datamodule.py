@@ -18,7 +18,7 @@ from heed.data.mixture import MixtureOrder, frame_counts
 from heed.data.order import EpochOrder, Order, TrainingPairs, View
 from heed.data.pairs import IntArray, Pairs, id_lists, pair_lengths
 from heed.data.read_ahead import ReadAhead
-from heed.data.steps import Planner, Pool
+from heed.data.steps import Planner, Pool, shard
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
@@ -214,7 +214,7 @@ class TranslationData(L.LightningDataModule):
                     padded_tokens=sum(planner.padded_tokens(src[index], tgt[index]) for index in step),
                     micro_batches=tuple(
                         (i, collate(index, pairs, corpus=texts[index], corpora=corpora))
-                        for i, index in list(enumerate(step))[rank::world_size]
+                        for i, index in shard(step, rank, world_size)
                     ),
                     last=pool.is_last and step is steps[-1],
                     corpora=tuple(zip(sentences, tokens, strict=True)) if self.corpus.train.is_mixture else (),

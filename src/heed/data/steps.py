@@ -35,6 +35,11 @@ class Pool(NamedTuple):
     is_last: bool = False  # whether the training ends with it
 
 
+def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
+    """Return (index within the step, indices of the pairs) of the micro-batches of process ``rank``."""
+    return list(enumerate(step))[rank::world_size]
+
+
 @validated("batching.")
 class Planner:
     """Plans optimizer steps, using memory for one pool of sentences. conf/train.yaml explains the options.
