@@ -9,6 +9,7 @@ from heed.evaluation.scores import corpus_scores
 
 SCORES = corpus_scores(["a"], ["a"], tgt_lang="de")
 SIGNATURES = {"BLEU": SCORES.bleu_signature, "chrF": SCORES.chrf_signature}
+RECORDED = {"bleu_signature": SCORES.bleu_signature, "chrf_signature": SCORES.chrf_signature}
 
 
 def make_run(translations: list[str], config: dict[str, Any] | None = None, **results: Any) -> runs.Run:
@@ -17,7 +18,7 @@ def make_run(translations: list[str], config: dict[str, Any] | None = None, **re
         "model": "rnn", "params": 1000, "data": "files", "data_fingerprint": "a", "train_fingerprint": "a",
         "tokenizer_hash": "b", "steps": 10, "tokens": 500, "search": {"beam": 5, "length_penalty": 1.0},
         "weights": "best", "seed": 1,
-        "valid": {"bleu_signature": SIGNATURES["BLEU"], "chrf_signature": SIGNATURES["chrF"]}, **results,
+        "valid": RECORDED, "tests": {"test": RECORDED}, **results,
     }  # fmt: skip
     return runs.Run(Path("runs/x"), facts, translations, config or {})
 

@@ -15,7 +15,7 @@ from heed.comparison.confounders import (
     option_facts,
     side_facts,
 )
-from tests.comparison.sides import SIGNATURES, make_run, make_test_set
+from tests.comparison.sides import RECORDED, SIGNATURES, make_run, make_test_set
 
 TEST_SET = make_test_set([f"line {number}" for number in range(100)])
 SEEDS = range(1, 6)
@@ -39,13 +39,23 @@ def test_equal_conditions_give_no_warning() -> None:
         ({"tokens": 100}, "Different amounts of training: a had 5.0× the tokens of b."),
         ({"search": {"beam": 1}}, "The search settings differ"),
         ({"weights": "last"}, "The weights are selected differently"),
-        ({"valid": {"bleu_signature": "tok:zh", "chrf_signature": SIGNATURES["chrF"]}}, "NOT COMPARABLE .*tok:zh"),
+        ({"tests": {"test": RECORDED | {"bleu_signature": "tok:zh"}}}, "NOT COMPARABLE .*tok:zh"),
         ({"seed": 1}, "Runs of b share a seed"),
     ],
 )
 def test_an_unequal_condition_gives_its_warning(results: dict[str, Any], warning: str) -> None:
     (found,) = find_confounders(TEST_SET, [make_side("a"), make_side("b", **results)], SIGNATURES)
     assert re.match(warning, found)
+
+
+def test_other_languages_of_the_runs_are_no_other_signature() -> None:
+    """Chinese is split otherwise than English: only the compared set counts."""
+    of_chinese = RECORDED | {"bleu_signature": "tok:zh"}
+    results = {
+        "valid": of_chinese | {"sets": {"valid-en-zh": of_chinese}},
+        "tests": {"test": RECORDED, "zh": of_chinese},
+    }
+    assert find_confounders(TEST_SET, [make_side("a", **results), make_side("b", **results)], SIGNATURES) == []
 
 
 def test_other_test_sets_are_not_other_training_data() -> None:

@@ -77,6 +77,18 @@ def test_a_single_rule(rule: str, rules: dict[str, Any], dropped: Pairs, kept: P
     assert clean(dropped + kept, NO_RULES)[0] == dropped + kept, "without rules, nothing is dropped"
 
 
+def test_the_rule_that_dropped_each_pair(tmp_path: Path) -> None:
+    """Pairs are compared as cleaning compares them: without white space at their ends, for instance."""
+    rule_of = {
+        ("A dog.", "Ein Hund."): None, ("x", " \u00a0"): "empty", ("The  cat.", "Die Katze."): "leaked",
+        ("A  dog.", "Ein Hund."): "duplicate", ("caf\u00e9", "@@\u200b"): "placeholder", ("a", "b" + " " * 40): None,
+    }  # fmt: skip
+    pairs = parallel([*rule_of])
+    text = training_text(pairs, tmp_path, rules=ON, held_out=[parallel([("The cat.", "")])])
+    dropped = text.dropped(Block(pairs.src, pairs.tgt), 0)
+    assert [dropped.get(row) for row in range(len(rule_of))] == [*rule_of.values()]
+
+
 def test_the_first_of_duplicates_is_kept() -> None:
     pairs = [("a", "b"), ("a", "c"), ("a", "b"), (" a", "b "), ("a", "c")]
     kept, report = clean(pairs, NO_RULES | {"drop_duplicates": True})

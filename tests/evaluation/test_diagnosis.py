@@ -118,7 +118,7 @@ def test_sentences_use_known_facts_and_belong_to_rules() -> None:
     for name in (*BEFORE_TRAINING, *AT_VALIDATION):
         SENTENCES[name].format(replace(GOOD, **TRAINED))
     of_texts = {*LINES, *WRITING, *MILD, "swapped", "untranslated", "third_language", "shifted", "unrelated",
-                "duplicates", "empty", "script"}  # fmt: skip
+                "duplicates", "empty", "script", "numbered", "constant"}  # fmt: skip
     after = {"worse_than_before", "forgotten"}
     assert {*SENTENCES} == {*BEFORE_TRAINING, *AT_VALIDATION, *of_texts, *OF_SETS, *after}
 

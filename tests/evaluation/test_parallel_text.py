@@ -113,6 +113,41 @@ def test_faults_of_single_pairs_are_found_in_their_lines(
     assert found[name].split == split
 
 
+@pytest.mark.parametrize("split", SETS)
+@pytest.mark.parametrize("form", ["{} {}", "{}. {}", "({}) {}", "{:05}: {}"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_numbers_of_lines_are_found(corpus: dict[str, Sides], split: str, form: str, side: int) -> None:
+    sides = [corpus[split].src, corpus[split].tgt]
+    sides[side] = [form.format(number, line) for number, line in enumerate(sides[side], 1)]
+    numbered = faults(corpus, split, Sides(*sides))["numbered"]
+    assert [*numbered.rows] == [*range(1, len(corpus[split]))]
+
+
+def test_numbered_paragraphs_are_no_numbers_of_lines(corpus: dict[str, Sides]) -> None:
+    text = corpus[""]
+    src = [f"{row // 3 + 1}. {line}" if row % 3 == 0 else line for row, line in enumerate(text.src)]
+    assert faults(corpus, "", Sides(src, [f"7 {line}" for line in text.tgt])) == {}
+
+
+@pytest.mark.parametrize("split", SETS)
+@pytest.mark.parametrize("constant", ["nan", "NULL", "#N/A", "Not available.", "…"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_constant_in_place_of_translations_is_found(
+    corpus: dict[str, Sides], constant: str, side: int, split: str
+) -> None:
+    broken = range(0, len(corpus[split]), 7)
+    damaged = damage(corpus[split], lambda src, tgt: (constant, tgt) if side == 0 else (src, constant), broken)
+    found = faults(corpus, split, damaged)
+    assert set(found) == {"constant"}
+    assert set(found["constant"].rows) <= {*broken}
+    assert len(found["constant"].rows) > 0.6 * len(broken)  # the others are short
+
+
+def test_short_answers_are_no_constants(corpus: dict[str, Sides]) -> None:
+    answers = damage(corpus[""], lambda src, tgt: (f"Nein, nein {hash(src) % 99}.", "No."), range(0, PAIRS, 9))
+    assert "constant" not in faults(corpus, "", answers)
+
+
 def test_a_hundredth_of_the_sentences_in_a_third_language_is_found(corpus: dict[str, Sides]) -> None:
     broken = set(random.Random(1).sample(range(PAIRS), PAIRS // 100))
     found = faults(corpus, "", damage(corpus[""], french, broken))

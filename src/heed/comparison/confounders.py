@@ -9,9 +9,9 @@ from heed.comparison.runs import Run, Side, TestSet
 from heed.evaluation.significance import METRICS
 from heed.options import format_value
 from heed.runs.config import effective_options, role
+from heed.runs.results import scores_by_split
 
-OPTIONS_OF_FACTS = ("search.", "weights")
-"""Options that results.json contains."""
+OPTIONS_OF_FACTS = ("search.", "weights")  # options that results.json contains
 
 QUANTITIES = {
     "params": ("parameters", "params"),
@@ -139,12 +139,12 @@ def find_confounders(test_set: TestSet, sides: Sequence[Side], signatures: Mappi
     ``signatures`` are sacreBLEU's of the comparison's scores, by metric.
     """
     of_runs = [sentence for side in sides for sentence in _unequal_runs(side)]
-    return [*_unequal_sides(sides, signatures), *of_runs, *_weak_evidence(test_set, sides)]
+    return [*_unequal_sides(test_set, sides, signatures), *of_runs, *_weak_evidence(test_set, sides)]
 
 
-def _unequal_sides(sides: Sequence[Side], signatures: Mapping[str, str]) -> Iterator[str]:
-    runs = [run for side in sides for run in side.runs]
-    recorded = {run.results["valid"][f"{metric.lower()}_signature"] for run in runs for metric in METRICS}
+def _unequal_sides(test_set: TestSet, sides: Sequence[Side], signatures: Mapping[str, str]) -> Iterator[str]:
+    scores = [scores_by_split(run.results).get(test_set.split) for side in sides for run in side.runs]
+    recorded = {each[f"{metric.lower()}_signature"] for each in scores if each for metric in METRICS}
     if others := sorted(recorded - {*signatures.values()}):
         yield (
             "NOT COMPARABLE as recorded: some results.json files have scores with another sacreBLEU signature "

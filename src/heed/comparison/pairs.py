@@ -18,8 +18,7 @@ from heed.evaluation.significance import (
 )
 from heed.progress import track
 
-SideStatistics = Mapping[str, Sequence[Statistics]]
-"""By metric, the statistics "N K" of each run."""
+SideStatistics = Mapping[str, Sequence[Statistics]]  # by metric, the statistics "N K" of each run
 
 ALPHA = 0.05  # a difference with a smaller p-value is significant
 MIN_BLEU = 2.0

@@ -16,13 +16,11 @@ from heed.data.preparation.workers import ahead, start_pool
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 
-GROWTH_PAIRS = 500
-"""Pairs from which the growth of the number of tokens is estimated."""
+GROWTH_PAIRS = 500  # pairs from which the growth of the number of tokens is estimated
 Pool = TypeVar("Pool")
 ViewNoise = tuple[Noise, str] | None
 """The noise of a view and the language of its sources; None: no noise."""
-Limit = tuple[float, float, float]
-"""The most tokens of a source, of a target and of both."""
+Limit = tuple[float, float, float]  # the most tokens of a source, of a target and of both
 
 
 class Sampler:

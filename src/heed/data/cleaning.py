@@ -14,12 +14,10 @@ from heed.options import AtLeast1, validated
 
 RULES = "empty", "placeholder", "too long", "length ratio", "low score", "leaked", "duplicate", "over max_train"
 """All rules, in the order in which they are applied."""
-EXAMPLES_PER_RULE = 3
-"""Dropped pairs that the report shows per rule."""
+EXAMPLES_PER_RULE = 3  # dropped pairs that the report shows per rule
 RATIO_SLACK = 10
 """Characters added to both sides for the length ratio, so that short pairs ("OK." / "In Ordnung.") pass."""
-DIGEST_LIMIT = 2**64
-"""Exclusive upper bound of all digests."""
+DIGEST_LIMIT = 2**64  # exclusive upper bound of all digests
 Rows = npt.NDArray[np.int64]
 
 

@@ -24,10 +24,8 @@ from heed.errors import HeedError
 from heed.options import UnitInterval
 from heed.progress import print_line
 
-STEPS_AHEAD = 3
-"""Training steps that are prepared in advance."""
-Limits = Mapping[str, Limit]
-"""Limits of pairs with tags and EOS, by the option that sets them."""
+STEPS_AHEAD = 3  # training steps that are prepared in advance
+Limits = Mapping[str, Limit]  # limits of pairs with tags and EOS, by the option that sets them
 
 
 @dataclass(frozen=True)

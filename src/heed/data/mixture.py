@@ -14,8 +14,7 @@ from heed.errors import HeedError
 
 FRAME = 10_000
 """Period of the schedule: every this many consecutive sentences contain each text in exact proportion."""
-EPOCHS_KEPT = 4
-"""Epochs of a text whose order is cached."""
+EPOCHS_KEPT = 4  # epochs of a text whose order is cached
 
 
 class Interleaving:

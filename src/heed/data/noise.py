@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from heed.languages import upper
 from heed.options import Probability
 
-PUNCTUATION = ".!?…。！？"
-"""Marks at the end of a sentence that noise omits or repeats."""
+PUNCTUATION = ".!?…。！？"  # marks at the end of a sentence that noise omits or repeats
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,7 @@ CHUNKS = 2**16
 """Number of chunks of a text, unless chunks would be larger than ``MAX_CHUNK``: enough to shuffle by chunks."""
 MAX_CHUNK = 256
 """Largest number of pairs of a chunk: about 15 kB of ids per side. A disk reads them as fast as a single page."""
-BATCH = 4096
-"""Largest number of pairs of an Arrow record batch in a file, which has whole chunks."""
+BATCH = 4096  # largest number of pairs of an Arrow record batch in a file, which has whole chunks
 
 
 def id_lists(sequences: Sequence[Sequence[int]]) -> pa.ListArray:

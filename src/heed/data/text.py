@@ -10,8 +10,7 @@ from heed.directions import Direction
 from heed.errors import HeedError
 from heed.progress import progress_bar
 
-BLOCK = 20_000
-"""Sentence pairs held as Python strings at a time: a few MB."""
+BLOCK = 20_000  # sentence pairs held as Python strings at a time: a few MB
 Advance = Callable[[int], None]
 """Reports progress. It is called with the number of bytes read since the last call."""
 

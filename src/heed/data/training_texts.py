@@ -73,7 +73,9 @@ class TrainingTexts:
         weights, counts = self.weights, WordCounts()
         with self._workers() as workers:
             for part, weight in zip(self.texts, weights, strict=True):
-                counts.update(part.count_words(max(1, round(at_most * weight / sum(weights))), workers))
+                share = max(1, round(at_most * weight / sum(weights)))
+                for words in part.map_blocks(WordCounts.of, share, workers):
+                    counts.update(words)
             (result,) = workers.map([partial(function, counts)])
             return result
 

@@ -144,14 +144,11 @@ def _trace(tokens: list[list[int]], parents: list[list[int]], step: int, place: 
 class Beams:
     """The prefixes of N sentences, K of each. A finished prefix stays in the beam with log p = -inf."""
 
-    token: Int[Tensor, "N K"]
-    """The last token of each prefix."""
+    token: Int[Tensor, "N K"]  # the last token of each prefix
     log_prob: Float[Tensor, "N K"]
-    finished_scores: Float[Tensor, "N n"]
-    """Scores of the ``n_best`` best finished hypotheses so far, in descending order, padded with -inf."""
+    finished_scores: Float[Tensor, "N n"]  # of the ``n_best`` best finished ones, descending, padded with -inf
     limit: Int[Tensor, " N"]
-    penalties: Float[Tensor, " T"]
-    """The denominator of the score for each length."""
+    penalties: Float[Tensor, " T"]  # the denominator of the score for each length
 
     def extend(self, logits: Float[Tensor, "R V"], beam: int) -> tuple["Beams", Int[Tensor, "N {beam}"]]:
         """Return the ``beam`` most probable extensions of each sentence's prefixes, and the index of each one's prefix.

@@ -22,8 +22,7 @@ from heed.models.transformer import DecoderLayer, Transformer, TransformerState,
 from heed.models.transformer_config import TransformerConfig
 
 Norm = Callable[[Float[Tensor, "R D"]], Float[Tensor, "R D"]]
-Prepare = Callable[..., LinearMap]
-"""A function with the signature of ``kernels.prepared_linear``."""
+Prepare = Callable[..., LinearMap]  # a function with the signature of ``kernels.prepared_linear``
 
 
 def for_search(model: Seq2Seq, prepare: Prepare = kernels.prepared_linear) -> Seq2Seq:

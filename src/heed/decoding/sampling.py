@@ -16,8 +16,7 @@ from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast0, AtLeast1, Positive, validated
 from heed.symbols import BOS, EOS, PAD
 
-UNITS = 2**52
-"""The integer that stands for probability 1. Float64 is exact up to 2**53."""
+UNITS = 2**52  # the integer that stands for probability 1; float64 is exact up to 2**53
 
 
 @validated("search.")

@@ -26,18 +26,13 @@ Nucleus = Annotated[float, Interval(gt=0, le=1)]
 class Hypothesis:
     """A translation as token ids, with its scores."""
 
-    tokens: list[int]
-    """Without BOS and EOS."""
-    log_prob: float
-    """The sum of log p over the tokens, and EOS if finished, in nats."""
-    score: float
-    """The value by which the search ranks."""
-    finished: bool
-    """Whether it ends with EOS, instead of being cut at the length limit."""
+    tokens: list[int]  # without BOS and EOS
+    log_prob: float  # the sum of log p over the tokens, and EOS if finished, in nats
+    score: float  # the value by which the search ranks
+    finished: bool  # whether it ends with EOS, instead of being cut at the length limit
 
 
-NBest = list[Hypothesis]
-"""Hypotheses of one sentence, best first."""
+NBest = list[Hypothesis]  # hypotheses of one sentence, best first
 
 
 @validated("search.")

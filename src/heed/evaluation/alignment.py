@@ -16,8 +16,7 @@ from heed.errors import HeedError, argument
 from heed.evaluation.significance import Floats
 from heed.evaluation.words import AttentionMap, WordShares, divide, pool, word_shares
 
-Alignment = npt.NDArray[np.bool_]
-"""True where two words are linked, "… T S"."""
+Alignment = npt.NDArray[np.bool_]  # True where two words are linked, "… T S"
 Link = tuple[int, int]
 
 

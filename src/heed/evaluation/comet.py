@@ -38,8 +38,7 @@ KNOWN: Mapping[str, Sequence[object]] = {
 }
 """The values of a model's options that heed computes, first the default."""
 BATCH_TOKENS = 4096  # padded tokens that are encoded at a time
-Ids = tuple[int, ...]
-"""A text as token ids, with those of ``<s>`` and ``</s>``."""
+Ids = tuple[int, ...]  # a text as token ids, with those of ``<s>`` and ``</s>``
 
 
 class Comet:

@@ -26,10 +26,11 @@ WINDOW = 50  # consecutive pairs that are tested together for a shift
 OFFSETS = (0, 1, -1, 2, -2, 3, -3)  # lines by which targets may be shifted
 COMMON = (30, 10)  # frequent words of a language: sentences of `LONG` words without one of them are few
 LONG = 5  # words of a sentence from which on it tells its language
-FEW = 10  # sentences from which on a third language can be told from names
+FEW = 10  # sentences from which on a third language can be told from names, and a repeated line from chance
 
 MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&([a-z]{2,8}|#x?[0-9a-f]{1,6});", re.IGNORECASE)
 SEGMENTED = re.compile(r"\S@@(\s|$)|(^|\s)(▁\S|##[^\W\d_])|￭|Ġ.*Ġ.*Ġ")  # as others cut; Ġ is a letter of Maltese
+NUMBER = re.compile(r"\W{0,2}(\d{1,9})\b")  # at the start of a line: 7 … 7. … (7) …
 WESTERN = re.compile("[\xa0-\u017f\u1ea0-\u1ef9\u2010-\u2044€™\ufeff]+")  # what may be a single misread character
 
 
@@ -170,6 +171,8 @@ def find_faults(text: Sides, other: Sides, split: str = "") -> list[Fault]:
     rows = {name: [row for row, pair in enumerate(pairs) if any(map(has, pair))] for name, has in LINES.items()}
     rows["duplicates"] = [row for row, pair in enumerate(compared) if first.setdefault(pair, row) != row]
     rows["empty"] = [row for row, pair in enumerate(compared) if not all(pair)]
+    rows["numbered"] = sorted({*_find_numbered(text.src), *_find_numbered(text.tgt)})
+    rows["constant"] = _find_constant(text, compared)
     copied = {row for row, (src, tgt) in enumerate(compared) if src == tgt and len(text.words[0][row]) >= LONG}
     whole: dict[str, float] = {}
     if len(learned) >= ENOUGH:
@@ -178,7 +181,7 @@ def find_faults(text: Sides, other: Sides, split: str = "") -> list[Fault]:
         copied |= {row for row, (src, tgt) in enumerate(languages) if src == tgt != 0}
         rows["third_language"] = sorted({row for side in (0, 1) for row in _find_foreign(text, learned, side)})
         rows["shifted"], whole["unrelated"] = _find_misaligned(text, other, learned)
-        copied -= {*rows["third_language"]}
+        copied -= {*rows["third_language"], *rows["constant"]}
     rows["untranslated"] = sorted(copied)
     for lines, trained in ((text.src, other.src), (text.tgt, other.tgt)):
         whole |= dict.fromkeys(_find_writing(lines, trained if split else []), 1.0)
@@ -203,6 +206,24 @@ def _find_writing(lines: Sequence[str], trained: Sequence[str]) -> Iterator[str]
     for (name, has), share in zip(WRITING.items(), (upper, spaced), strict=True):
         if abs(sum(map(has, trained)) / len(trained) - share) > 0.5:
             yield name
+
+
+def _find_numbered(lines: Sequence[str]) -> list[int]:
+    """Return the lines that begin with the number after the one of the line before, if most lines do."""
+    numbers = [float(found[1]) if (found := NUMBER.match(line)) else math.nan for line in lines]
+    rows = [row for row in range(1, len(lines)) if numbers[row] == numbers[row - 1] + 1]
+    return rows if 2 * len(rows) > len(lines) else []
+
+
+def _find_constant(text: Sides, compared: Sequence[tuple[str, str]]) -> list[int]:
+    """Return the pairs in which many different sentences have the same line of one or two words on the other side."""
+    found = set[int]()
+    for side in (0, 1):
+        sizes = [(len(own), len(other)) for own, other in zip(text.words[side], text.words[1 - side], strict=True)]
+        unequal = [row for row, (own, other) in enumerate(sizes) if compared[row][side] and 2 * own < LONG <= other]
+        repeated = Counter(pair[side] for pair in {compared[row] for row in unequal})
+        found.update(row for row in unequal if repeated[compared[row][side]] >= max(FEW, 0.01 * len(text)))
+    return sorted(found)
 
 
 def _find_foreign(text: Sides, learned: Sides, side: int) -> list[int]:

@@ -59,24 +59,18 @@ class Scores:
 class SystemOutput:
     """The translations of N sentences, and what metrics may need beside them.
 
-    Args:
-        references: One or several lists of N references.
-        tgt_lang: Target language, as in `sacrebleu_metrics`; so are ``lowercase`` and ``tokenize``.
-        likelihood: Returns −log p of all references under the model in nats, and their number of tokens, EOS included.
-        maximized: The metric that the search maximized, see `heed.decoding.search.Search.utility`.
-
     Raises:
         HeedError: There are no translations, or a list of references is not as long.
     """
 
     hypotheses: Sequence[str]
-    references: Sequence[Sequence[str]]
+    references: Sequence[Sequence[str]]  # one or several lists of N references
     sources: Sequence[str] | None = None
     tgt_lang: str = ""
     lowercase: bool = False
-    tokenize: str | None = None
-    likelihood: Callable[[], tuple[float, int]] | None = None
-    maximized: str | None = None
+    tokenize: str | None = None  # BLEU's tokenizer instead of the usual one
+    likelihood: Callable[[], tuple[float, int]] | None = None  # −log p of all references in nats; tokens with EOS
+    maximized: str | None = None  # the metric that the search maximized, see `Search.utility`
     whole: "SystemOutput | None" = None  # the set that this one sentence is from, which decides how it is tokenized
 
     def __post_init__(self) -> None:
@@ -97,8 +91,7 @@ class SystemOutput:
 
 Metric: TypeAlias = Callable[[SystemOutput], MetricScore]
 """A metric of `heed.evaluation.metrics` or of ``metric`` in ``conf/train.yaml``."""
-Reader: TypeAlias = Callable[[Any], float]
-"""Returns a number of sacreBLEU's result."""
+Reader: TypeAlias = Callable[[Any], float]  # returns a number of sacreBLEU's result
 
 
 def spaceless_scripts(lines: Iterable[str]) -> set[str]:

@@ -16,8 +16,7 @@ REPEATED_LETTERS = re.compile(r"([^\W\d]{2,10}?)\1{3}", re.IGNORECASE)
 UNKNOWN = "⁇"  # SentencePiece's text for an unknown piece
 LENGTH_TOLERANCE = 10  # characters that are added to the length limits, so that short sentences are not flagged
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-SYMPTOMS: Mapping[str, str] = _TABLES["scored"]
-"""The name of each symptom, and its definition."""
+SYMPTOMS: Mapping[str, str] = _TABLES["scored"]  # the name of each symptom, and its definition
 TRANSLATION_SYMPTOMS: Mapping[str, Mapping[str, str]] = _TABLES["translation"]
 """The symptoms of a translation without a reference, with their meaning and their messages."""
 

@@ -21,8 +21,7 @@ WordShares = npt.NDArray[np.float64]
 """Pieces × words: the share of each piece that belongs to each word. A row sums to 1, or to 0 for no word."""
 AttentionMap = npt.NDArray[np.floating[Any]]
 """Attention weights "… T S" of target position t on source position s."""
-UNKNOWN_BYTES = b"\xff"
-"""The text of an unknown piece: a byte that never occurs in UTF-8."""
+UNKNOWN_BYTES = b"\xff"  # the text of an unknown piece: a byte that never occurs in UTF-8
 SPACELESS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 """Thai, Lao, Tibetan, Burmese, Khmer, kana and Han, written without spaces: each letter with its marks is a word."""
 MARKS = "".join(char for char in map(chr, range(0x10000)) if unicodedata.category(char) in ("Mn", "Mc", "Me", "Cf"))

@@ -38,14 +38,10 @@ def gru(x: Float[Tensor, "B G"], h: Float[Tensor, "B G"], state: CellState) -> C
 class Cell:
     """A kind of recurrent cell."""
 
-    advance: Callable[[Tensor, Tensor, CellState], CellState]
-    """(W x + b, U h + b', state) → next state."""
-    gates: int
-    """The rows of W and U are ``gates`` × the width of the state."""
-    parts: int
-    """The number of tensors in its state."""
-    module: Callable[..., nn.RNNBase]
-    """torch's implementation for whole sequences, which also holds the weights."""
+    advance: Callable[[Tensor, Tensor, CellState], CellState]  # (W x + b, U h + b', state) → next state
+    gates: int  # the rows of W and U are ``gates`` × the width of the state
+    parts: int  # the number of tensors in its state
+    module: Callable[..., nn.RNNBase]  # torch's implementation for whole sequences, which also holds the weights
 
 
 CELLS = {

@@ -11,8 +11,7 @@ from heed.kernels.choice import is_plain, on_cpu
 from heed.kernels.dropout import dropout as drop
 from heed.kernels.masks import masked_softmax
 
-MAX_UNFUSED_KEYS = 256
-"""On a CPU in bf16, the unfused computation is faster up to this many keys."""
+MAX_UNFUSED_KEYS = 256  # on a CPU in bf16, the unfused computation is faster up to this many keys
 
 
 def attend(

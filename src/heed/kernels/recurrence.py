@@ -1,6 +1,7 @@
 """Recurrent layers by torch's kernels for whole sequences, where they can be used and are faster."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -28,25 +29,21 @@ def recur(
         gates = F.linear(x, input_weight, input_bias).unbind(1)
         return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths, mask=mask)
     if lengths is None:
-        out, final = weights(x, _as_initial(state))
-        return out, _as_state(final)
+        return _run(weights, x, state)
     # Sorted here, because torch would read its order back from the device.
     order = lengths.argsort(descending=True)
     rows, back = (indices.to(x.device, non_blocking=True) for indices in (order, order.argsort()))
     packed = pack_padded_sequence(x.index_select(0, rows), lengths[order], batch_first=True)
-    packed_out, final = weights(packed, _as_initial([part.index_select(0, rows) for part in state]))
+    packed_out, final = _run(weights, packed, [part.index_select(0, rows) for part in state])
     out, _ = pad_packed_sequence(packed_out, batch_first=True, total_length=x.shape[1])
-    return out.index_select(0, back), tuple(part.index_select(0, back) for part in _as_state(final))
+    return out.index_select(0, back), tuple(part.index_select(0, back) for part in final)
 
 
-def _as_initial(state: Sequence[Float[Tensor, "B D"]]) -> Tensor | tuple[Tensor, ...]:
-    """Return a state as torch's modules take it, with an axis for layers."""
-    parts = tuple(part[None] for part in state)
-    return parts if len(parts) > 1 else parts[0]
-
-
-def _as_state(final: Tensor | tuple[Tensor, ...]) -> CellState:
-    return tuple(part[0] for part in (final if isinstance(final, tuple) else (final,)))
+def _run(weights: nn.RNNBase, x: Any, state: Sequence[Float[Tensor, "B D"]]) -> tuple[Any, CellState]:
+    """Apply torch's module, whose states have an axis for layers and are single tensors if they have one part."""
+    first, *others = (part[None] for part in state)
+    out, final = weights(x, (first, *others) if others else first)
+    return out, tuple(part[0] for part in (final if others else [final]))
 
 
 def _use_torch_kernel(x: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"] | None) -> bool:

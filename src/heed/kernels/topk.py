@@ -7,10 +7,8 @@ from torch import Tensor
 from heed import functional
 from heed.kernels.choice import is_plain
 
-BLOCK = 64
-"""Values per block: a block of which the maximum is too small is skipped."""
-MAX_SORTED = 1024
-"""Values in all rows together up to which sorting the rows is faster: it is one operation."""
+BLOCK = 64  # values per block: a block of which the maximum is too small is skipped
+MAX_SORTED = 1024  # values in all rows together up to which sorting the rows is faster: it is one operation
 
 
 def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:

@@ -15,8 +15,7 @@ from heed.layers.edits import WeightEdit
 from heed.layers.positions import RelativePositions
 from heed.options import format_value, validated
 
-PRODUCTS = ("dot", "scaled_dot")
-"""Scores without weights."""
+PRODUCTS = ("dot", "scaled_dot")  # scores without weights
 
 HEAD_SCORES = tuple(name for name, score in SCORES.items() if not score.needs_max_source)
 """Scores of the heads of a transformer."""
@@ -57,8 +56,7 @@ class Attention(nn.Module, ABC):
     """
 
     query: nn.Module
-    output: nn.Module
-    """Applied to the concatenated contexts of the heads."""
+    output: nn.Module  # applied to the concatenated contexts of the heads
 
     def __init__(self, *, width: int, num_heads: int, score: str, dropout: float, positions: RelativePositions) -> None:
         super().__init__()
@@ -212,8 +210,7 @@ class SelfAttentionConfig:
     """The kind of self-attention in the encoder and the decoder. Cross-attention always has learned projections."""
 
     kind: Literal["qkv", "parameter_free"]
-    score: str
-    """A name in `SCORES`."""
+    score: str  # a name in `SCORES`
 
     def __post_init__(self) -> None:
         known = PRODUCTS if self.kind == "parameter_free" else HEAD_SCORES
@@ -229,8 +226,7 @@ class SelfAttentionConfig:
 class CrossAttentionConfig:
     """The attention of the decoder to the source."""
 
-    score: str
-    """A name in `SCORES`."""
+    score: str  # a name in `SCORES`
 
     def __post_init__(self) -> None:
         if self.score not in HEAD_SCORES:

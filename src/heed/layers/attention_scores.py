@@ -28,8 +28,7 @@ Values = Float[Tensor, "*B S V"]
 Scores = Float[Tensor, "*B T S"]
 Contexts = Float[Tensor, "*B T V"]
 
-SCORES: dict[str, type["ScoreFunction"]] = {}
-"""The score functions by their names in the options."""
+SCORES: dict[str, type["ScoreFunction"]] = {}  # the score functions by their names in the options
 
 
 class HeadLinear(nn.Module):
@@ -50,12 +49,9 @@ class ScoreOptions:
 
     query_width: int
     state_width: int
-    heads: int | None = None
-    """Heads of the transformer, each with weights of its own; None: for the RNN."""
-    max_source: int | None = None
-    """The longest source; None: no limit."""
-    coverage: bool = False
-    """The score also depends on earlier attention."""
+    heads: int | None = None  # of the transformer, each with weights of its own; None: for the RNN
+    max_source: int | None = None  # the longest source; None: no limit
+    coverage: bool = False  # the score also depends on earlier attention
 
     def linear(self, inputs: int, outputs: int) -> nn.Module:
         """Return a linear map without bias; of the transformer, one for each head."""
@@ -114,8 +110,7 @@ class ScoreFunction(nn.Module, ABC):
 class DotScore(ScoreFunction, name="dot"):
     """h_tᵀ h_s (Luong et al. 2015, §3.1). Both widths must be equal."""
 
-    scaled = False
-    """Whether the score is divided by the square root of the width."""
+    scaled = False  # whether the score is divided by the square root of the width
 
     def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
         return attention_scores(query, keys, None, scaled=self.scaled)

@@ -259,12 +259,9 @@ def _distances(queries: int, keys: int, device: torch.device) -> Tensor:
 class PositionsConfig:
     """The kind of positions, how absolute ones are combined with embeddings, and the number of learned ones."""
 
-    kind: str
-    """none, or a name in `ABSOLUTE` or `RELATIVE`."""
-    merge: Literal["add", "concat"] | None
-    """For sinusoidal and learned positions, else null."""
-    max_length: AtLeast1 | None
-    """The number of learned positions, else null."""
+    kind: str  # none, or a name in `ABSOLUTE` or `RELATIVE`
+    merge: Literal["add", "concat"] | None  # for sinusoidal and learned positions, else null
+    max_length: AtLeast1 | None  # the number of learned positions, else null
 
     def __post_init__(self) -> None:
         raise_problems(self._contradictions())

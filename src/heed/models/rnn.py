@@ -78,8 +78,7 @@ class Encoder(nn.Module):
 class SourceMemory:
     """The source as attention reads it, one row per hypothesis."""
 
-    keys: Float[Tensor, "R S A"]
-    """What the score function computes from the states once."""
+    keys: Float[Tensor, "R S A"]  # what the score function computes from the states once
     states: Float[Tensor, "R S D"]
     mask: Bool[Tensor, "R S"]
 
@@ -126,10 +125,8 @@ class SourceAttention(nn.Module):
 class DropoutMasks(NamedTuple):
     """The masks of variational dropout in the decoder, one row per hypothesis; None without variational dropout."""
 
-    inputs: tuple[Tensor | None, ...]
-    """Of each layer's input."""
-    states: tuple[Float[Tensor, "R D"] | None, ...]
-    """Of each layer's recurrent state."""
+    inputs: tuple[Tensor | None, ...]  # of each layer's input
+    states: tuple[Float[Tensor, "R D"] | None, ...]  # of each layer's recurrent state
     output: Float[Tensor, "R D"] | None
 
 
@@ -138,10 +135,8 @@ class RNNState(DecoderState):
     """The state of each decoder layer, the attentional state for input feeding, the coverage, and the source."""
 
     layers: tuple[CellState, ...]
-    input_feed: Float[Tensor, "R D"]
-    """h̃_{t-1}, zeros at first (Luong et al. 2015, §3.3)."""
-    coverage: Float[Tensor, "R S"]
-    """The sum of the attention weights so far."""
+    input_feed: Float[Tensor, "R D"]  # h̃_{t-1}, zeros at first (Luong et al. 2015, §3.3)
+    coverage: Float[Tensor, "R S"]  # the sum of the attention weights so far
     masks: DropoutMasks
     length: int
     source: SourceMemory

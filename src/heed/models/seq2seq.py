@@ -16,8 +16,7 @@ from heed.layers.edits import Edits, Heads
 from heed.models.inputs import Lengths, Source, SourceMask
 from heed.symbols import BOS, PAD
 
-ARGMAX_ROWS = 512
-"""Rows whose logits exist at a time in `DecoderHidden.best_tokens`."""
+ARGMAX_ROWS = 512  # rows whose logits exist at a time in `DecoderHidden.best_tokens`
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,7 @@ class DecoderHidden:
 class DecoderState(ABC):
     """The state of a model between two search steps, one row per partial hypothesis."""
 
-    length: int
-    """The number of target positions so far, the same for all rows."""
+    length: int  # the number of target positions so far, the same for all rows
 
     @abstractmethod
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "DecoderState":
@@ -104,10 +102,8 @@ class DecoderState(ABC):
 class ModelConfig(ABC):
     """An architecture as plain data. The constructor rejects wrong values and contradictions."""
 
-    family: ClassVar[str]
-    """The name of the architecture in model folders."""
-    second_width: ClassVar[str]
-    """The option with the other width of the architecture, besides ``d_model``."""
+    family: ClassVar[str]  # the name of the architecture in model folders
+    second_width: ClassVar[str]  # the option with the other width of the architecture, besides ``d_model``
 
     def __post_init__(self) -> None:
         options.raise_problems(self._contradictions())
@@ -157,12 +153,9 @@ class Seq2Seq(nn.Module, ABC):
     a sentence does not depend on the other sentences in its batch.
     """
 
-    config: ModelConfig
-    """The configuration from which this model was built."""
-    max_target_length: int | None = None
-    """The largest number of target positions, if there is a limit. Search stays within it."""
-    attention_heads: Heads = MappingProxyType({})
-    """The attention that can be edited."""
+    config: ModelConfig  # the configuration from which this model was built
+    max_target_length: int | None = None  # in target positions, if there is a limit; search stays within it
+    attention_heads: Heads = MappingProxyType({})  # the attention that can be edited
 
     @abstractmethod
     def encode(

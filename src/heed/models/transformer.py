@@ -93,8 +93,7 @@ class TransformerState(DecoderState):
     """What every decoder layer has seen: its KV cache, and the keys and values of the source."""
 
     past: tuple[KeyValue | None, ...]
-    memory: tuple[KeyValue, ...]
-    """One row per sentence, which its hypotheses share."""
+    memory: tuple[KeyValue, ...]  # one row per sentence, which its hypotheses share
     memory_mask: Bool[Tensor, "N S"] | None
     length: int
 

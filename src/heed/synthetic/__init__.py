@@ -28,10 +28,8 @@ __all__ = ["ContrastivePair", "Example", "challenge", "generate", "split_punctua
 
 COMBINE_PROBABILITY = 0.7
 """Probability that two drawn pairs form one example. Longer sources are harder to encode in a vector of fixed size."""
-MAX_WORDS = 28
-"""Largest number of words in a source outside "long", counting full stops."""
-LONG_WORDS = range(35, 51)
-"""Number of words in a source of "long"."""
+MAX_WORDS = 28  # largest number of words in a source outside "long", counting full stops
+LONG_WORDS = range(35, 51)  # number of words in a source of "long"
 MAX_FAILED_DRAWS = 100_000
 """Consecutive draws without a new sentence after which generation gives up."""
 

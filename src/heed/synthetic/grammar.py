@@ -109,8 +109,7 @@ class NounPhrase(Nominal):
     plural: bool = False
     attribute: "PrepositionalPhrase | None" = None
     relative: "Clause | None" = None
-    name: Noun | None = None
-    """A name in apposition: her cat, Alex."""
+    name: Noun | None = None  # a name in apposition: her cat, Alex
 
     def english(self, case: Case) -> Words:
         nominal = [word for adjective in self.adjectives for word in self.emit(adjective.en, adjective.en)]
@@ -253,8 +252,7 @@ class PredicateAdjective(Node):
 Order: TypeAlias = Literal["second", "first", "final"]
 """The position of the German finite verb in its clause."""
 
-Front: TypeAlias = Literal["subject", "time", "place"]
-"""The constituent that comes first, in both languages."""
+Front: TypeAlias = Literal["subject", "time", "place"]  # the constituent that comes first, in both languages
 
 Form: TypeAlias = Literal["past", "present", "perfect", "passive"] | Modal
 
@@ -286,16 +284,12 @@ class Clause(Node):
     object: Nominal | None = None
     predicate: PredicateAdjective | None = None
     time: Adverb | PrepositionalPhrase | None = None
-    place: PrepositionalPhrase | None = None
-    """The place of the event."""
-    goal: PrepositionalPhrase | None = None
-    """The destination, or the agent of a passive, next to the verb."""
-    complement: "Clause | None" = None
-    """An object clause: (he knew) that she was tired."""
+    place: PrepositionalPhrase | None = None  # the place of the event
+    goal: PrepositionalPhrase | None = None  # the destination, or the agent of a passive, next to the verb
+    complement: "Clause | None" = None  # an object clause: (he knew) that she was tired
     purpose: "PurposeClause | None" = None
     front: Front = "subject"
-    agrees_with: Nominal | None = None
-    """The noun phrase that the German verb agrees with; None: the subject. Any other is an agreement error."""
+    agrees_with: Nominal | None = None  # with the German verb; None: the subject. Any other is an agreement error
 
     # English
 

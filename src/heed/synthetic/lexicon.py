@@ -128,8 +128,7 @@ class Sense(NamedTuple):
     """One translation of an English noun that has two."""
 
     noun: Noun
-    places: tuple[tuple[Preposition, Noun], ...]
-    """Places that select it."""
+    places: tuple[tuple[Preposition, Noun], ...]  # places that select it
 
 
 class Words(Generic[Word]):

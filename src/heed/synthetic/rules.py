@@ -84,8 +84,7 @@ class AnnotatedPair:
 Schema: TypeAlias = Callable[[int, int], AnnotatedPair]
 """``schema(context, reading)``: the sentence pair. Its English side depends on the context alone."""
 
-Rule: TypeAlias = Callable[[RandomChoices], Schema]
-"""Draws a schema of one phenomenon."""
+Rule: TypeAlias = Callable[[RandomChoices], Schema]  # draws a schema of one phenomenon
 
 DEGREES: tuple[Degree, ...] = ("", "very", "too")
 OPTIONAL_VERY = DEGREES[:2]

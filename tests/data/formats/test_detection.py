@@ -56,12 +56,21 @@ SUBTITLES = "1\n00:00:01,000 --> 00:00:02,500\nThe lamp is on.\n\n"
 DATASET = (
     '<?xml version="1.0"?>\n<dataset id="wmt22"><doc><src lang="en"><p><seg id="1">No.</seg></p></src></doc></dataset>'
 )
+FAIRSEQ = "".join(
+    f"S-{n}\t{src}\nT-{n}\t{tgt}\nH-{n}\t-0.3\t{tgt}\nD-{n}\t-0.3\t{tgt}\n" for n, (src, tgt) in enumerate(PAIRS)
+)
+FAIRSEQ_LOG = "2026-11-28 00:00:00 | INFO | fairseq.tasks.translation | [en] dictionary: 8 types\n" + FAIRSEQ
+OPENNMT = "".join(
+    f"\nSENT {n}: {src.split()}\nPRED {n}: {tgt}\nPRED SCORE: -1.5\n" for n, (src, tgt) in enumerate(PAIRS, 1)
+)
 JSON_LINES = "".join(json.dumps(record) + "\n" for record in RECORDS)
 
 READ_ALONE: dict[str, tuple[str, str | bytes, Fields]] = {
     "tabs": ("course.txt", table("\t"), NUMBERS),
     "tabs under .tab": ("course.tab", table("\t"), NUMBERS),
     "tabs under .csv": ("course.csv", table("\t"), NUMBERS),
+    "tabs and empty lines with two characters": ("course.txt", table("\t").replace("\n", "\r\n\r\n"), NUMBERS),
+    "an empty line before the names": ("a.tsv", "\n" + table("\t", header="pair.en\tpair.de\tx\n"), NAMES),
     "tabs with names": ("course.txt", table("\t", header="pair.en\tpair.de\tx\n"), NAMES),
     "two columns without fields": ("course.txt", table("\t", more=()), Fields("src", "tgt")),
     "two columns of other languages without a header": ("course.txt", table("\t", more=()), DEFAULT),
@@ -106,7 +115,7 @@ def test_a_file_with_both_sides_is_read(name: str, compress: Callable[[bytes], b
     assert sentence_pairs(ParallelText.read(find_sources((f"{tmp_path}/{file}",), fields))) == PAIRS
 
 
-REFUSED_ALONE = {
+REFUSED_ALONE: dict[str, tuple[str, str | bytes, str]] = {
     "three columns without fields": (
         "course.txt",
         table("\t"),
@@ -125,6 +134,11 @@ REFUSED_ALONE = {
     "SGML": ("a.sgm", "<srcset>\n<seg id='1'>No.</seg></srcset>", "segments of one language .* give a pair"),
     "talks": ("train.tags.en", "<url>http://x</url>\nNo.\n", "talks of one language .* give a pair"),
     "subtitles": ("a.srt", SUBTITLES, "holds subtitles"),
+    "fairseq": ("generate-test.txt", FAIRSEQ_LOG, r"is the output of fairseq-generate: .*\^H- .*generate-test\.txt"),
+    "OpenNMT": ("translate.log", OPENNMT, r"is a log of OpenNMT: .*sed .*translate\.log"),
+    "no line": ("a.tsv", "", "no sentences"),
+    "empty lines": ("a.csv", "\n\n", "no sentences"),
+    "other columns": ("a.parquet", parquet(), r"no field 'src' \(found: pair\)"),
     "WMT": ("wmt.xml", DATASET, "XML of WMT .*sacrebleu .*--echo"),
     "HTML": ("a.html", "<!DOCTYPE html>\n<html><p>No.</p></html>", "is XML or HTML"),
     "two arrays": (
@@ -139,7 +153,7 @@ REFUSED_ALONE = {
 @pytest.mark.parametrize("name", REFUSED_ALONE)
 def test_a_file_that_cannot_be_read_alone(name: str, tmp_path: Path) -> None:
     file, content, message = REFUSED_ALONE[name]
-    (tmp_path / file).write_text(content)
+    (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(HeedError, match=message) as caught:
         ParallelText.read(find_sources((f"{tmp_path}/{file}",), Fields("src", "tgt", languages=("en", "de"))))
     assert "\n" not in str(caught.value)
@@ -160,6 +174,10 @@ REFUSED_IN_PAIR: dict[str, tuple[str, str | bytes, str]] = {
         "columns separated by commas: give it alone",
     ),
     "subtitles": ("a.vtt", "WEBVTT\n\n" + SUBTITLES, "holds subtitles"),
+    "fairseq": ("a.de", FAIRSEQ, "is the output of fairseq-generate"),
+    "hypotheses of fairseq": ("a.de", "H-7\t-0.3\tNein.\n", "is the output of fairseq-generate"),
+    "OpenNMT": ("a.de", OPENNMT, "is a log of OpenNMT"),
+    "translations of OpenNMT": ("a.de", "PRED 1: Nein.\n", "is a log of OpenNMT"),
     "WMT": ("wmt.xml", DATASET, "XML of WMT .*sacrebleu .*--echo"),
     "OPUS": ("a.xml", '<?xml version="1.0" encoding="utf-8"?>\n<text><s id="1">No.</s></text>', "is XML or HTML"),
 }
@@ -247,6 +265,38 @@ def test_segments_that_do_not_correspond_are_refused(change: tuple[str, str], me
     (tmp_path / "b.sgm").write_text(segments("refset", sides[1]).replace(*change))
     with pytest.raises(HeedError, match=message):
         ParallelText.read(find_sources((f"{tmp_path}/a.sgm", f"{tmp_path}/b.sgm"), Fields("src", "tgt")))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('docid="', 'id="'),
+        ('docid="', 'DocID = "'),
+        ('"', "'"),
+        (' docid="0"', ""),
+        ('<seg id="1">', "<seg>"),
+        ('<seg id="1">', '<seg id="1" lang="{lang}">'),
+        ('<seg id="1">', "<seg lang={lang} id=1>"),
+        ("<url>", "<URL>"),
+        ("<title>", "<TITLE>"),
+    ],
+)
+def test_other_ways_to_write_the_same_markup(change: tuple[str, str], tmp_path: Path) -> None:
+    src, tgt = ([pair[side] for pair in PAIRS] for side in (0, 1))
+    before, after = change
+    makers = (talks, talks) if "docid" not in before and "seg" not in before and before != '"' else (
+        lambda lines: segments("srcset", lines), lambda lines: segments("refset", lines))  # fmt: skip
+    for name, make, lines in zip(("a.en", "a.de"), makers, (src, tgt), strict=True):
+        (tmp_path / name).write_text(make(lines).replace(before, after.format(lang=name[-2:])))
+    read = ParallelText.read(find_sources((f"{tmp_path}/a.en", f"{tmp_path}/a.de"), Fields("src", "tgt")))
+    assert sorted(sentence_pairs(read)) == sorted(PAIRS)
+
+
+def test_segments_that_do_not_end_are_no_sentences(tmp_path: Path) -> None:
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text('<srcset>\n<doc docid="a">\n<seg id="1">No.\n</doc>\n')
+    with pytest.raises(HeedError, match="no sentences"):
+        ParallelText.read(find_sources((f"{tmp_path}/a.en", f"{tmp_path}/a.de"), Fields("src", "tgt")))
 
 
 def test_training_validation_and_test_sets_are_looked_at(folder: Path) -> None:

@@ -294,7 +294,7 @@ def test_columns_by_number_and_scores(folder: Path) -> None:
         ("t.tmx", BILLION_LAUGHS, "t.tmx cannot be read as TMX: limit on input amplification factor"),
         ("t.tsv", "src\ttgt\tsrc\na\tb\tc\n", "t.tsv, line 1: several columns are called 'src'"),
         ("t.csv", "tgt,src,tgt\na,b,c\n", "t.csv, line 1: several columns are called 'tgt'"),
-        ("t.tsv", "", "no column 'src'"),
+        ("t.tsv", "", "t.tsv: no sentences"),
         ("t.tsv", "src\ttgt\n", "no sentences"),
     ],
 )

@@ -24,12 +24,9 @@ NAME_BYTES = 200
 """Maximum bytes of the name of a test set. File systems allow 255, and suffixes are added to it."""
 NOT_IN_NAMES = r'/\\:*?"<>|\0\ud800-\udfff'
 """Characters that the file systems of Linux or Windows, or UTF-8, do not allow in names, for a regular expression."""
-MARKUP = r"\.(?:sgml?|xml)"
-"""A second suffix after the language, for a regular expression."""
-NO_LANGUAGES = ("src", "tgt", "trg", "txt", "sgm", "xml")
-"""Suffixes that look like language codes."""
-Field = str | AtLeast1
-"""The name of a field, or the number of a column from 1."""
+MARKUP = r"\.(?:sgml?|xml)"  # a second suffix after the language, for a regular expression
+NO_LANGUAGES = ("src", "tgt", "trg", "txt", "sgm", "xml")  # suffixes that look like language codes
+Field = str | AtLeast1  # the name of a field, or the number of a column from 1
 
 
 @validated("data.")

@@ -20,9 +20,6 @@ from heed.progress import announced, reports_on_terminal
 if TYPE_CHECKING:
     from datasets import Dataset
 
-TRANSLATION = "translation"
-"""Column of WMT and OPUS datasets that holds a mapping from languages to sentences."""
-
 
 @dataclass(frozen=True)
 class DatasetSource:
@@ -50,7 +47,7 @@ class DatasetSource:
 
     def _column(self, language: str, features: Mapping[str, Any]) -> str:
         """Return the column named after a language, or the field of "translation" with this name."""
-        columns = {name.removeprefix(f"{TRANSLATION}."): name for name in features}
+        columns = {name.removeprefix("translation."): name for name in features}
         column = columns.get(find_language(language, columns) or "")
         if column is None:
             raise HeedError(

@@ -12,8 +12,7 @@ from heed.directions import Direction
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, validated
 
-SPLITS = "splits.json"
-"""File of the cache with all splits."""
+SPLITS = "splits.json"  # file of the cache with all splits
 
 
 @validated("data.")

@@ -36,7 +36,8 @@ def find_format(file: Path, *, in_pair: bool = False) -> str | None:
     text = content[:START].decode(encoding, errors="ignore").lstrip()
     known = (name for name, kind in FORMATS.items() if re.match(kind["start"], text, re.IGNORECASE))
     lines = text.split("\n") if len(content) < START else text.split("\n")[:-1]
-    return next(known, None) or _json_format(text) or _table_format([line for line in lines if line][:ROWS], in_pair)
+    rows = [line for line in lines if line.rstrip("\r")][:ROWS]
+    return next(known, None) or _json_format(text) or _table_format(rows, in_pair)
 
 
 def refuse_format(file: Path, name: str | None, where: str) -> None:

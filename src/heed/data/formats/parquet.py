@@ -29,7 +29,8 @@ class ParquetFile(RecordFile):
 
     def _rows(self, table: Any, advance: Advance) -> Iterator[tuple[int, Any]]:
         roots = {name.split(".")[0] for name in self.fields.names}
-        columns = [name for name in table.schema_arrow.names if name in roots]
+        # With a wrong name, all columns are read, so that the message names them.
+        columns = sorted(roots) if roots <= {*table.schema_arrow.names} else None
         size, rows, done = self.size, table.metadata.num_rows, 0
         for batch in table.iter_batches(BLOCK, columns=columns):
             yield from enumerate(batch.to_pylist(), done + 1)

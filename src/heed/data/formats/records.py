@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
+from operator import itemgetter
 
 from heed.data.formats.detect import ROWS, arrays_of_objects
 from heed.data.formats.fields import RecordFile
@@ -53,13 +54,12 @@ class TsvFile(RecordFile):
     """A table with tabs between columns and without quoting: one pair per line. Empty lines are skipped."""
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
-        rows = self._rows(advance)
-        first = next(rows, (1, []))
-        indices, width, has_header = self._find_columns(first[1])
+        rows = filter(itemgetter(1), self._rows(advance))
+        if (first := next(rows, None)) is None:
+            return
+        indices, width, has_header = self._find_columns(*first)
 
-        def values(row: Sequence[str]) -> list[str] | None:
-            if not row:
-                return None
+        def values(row: Sequence[str]) -> list[str]:
             if len(row) <= max(indices):
                 raise HeedError(
                     f"{len(row)} columns, but column {max(indices) + 1} is needed: check data.src_field, "
@@ -69,8 +69,7 @@ class TsvFile(RecordFile):
                 raise HeedError(f"{len(row)} columns, but the first line has {width} (a separator inside a sentence?).")
             return [row[index] for index in indices]
 
-        rows = rows if has_header else chain([first], rows)
-        yield from self.read_records("line", rows, values)
+        yield from self.read_records("line", rows if has_header else chain([first], rows), values)
 
     def _rows(self, advance: Advance) -> Iterator[tuple[int, list[str]]]:
         """Yield each row with the number of its first line. An empty row has no columns."""
@@ -80,7 +79,7 @@ class TsvFile(RecordFile):
     def _split(self, row: str) -> list[str]:
         return row.split("\t")
 
-    def _find_columns(self, header: Sequence[str]) -> tuple[tuple[int, ...], int, bool]:
+    def _find_columns(self, line: int, header: Sequence[str]) -> tuple[tuple[int, ...], int, bool]:
         """Return the indices of the fields' columns, the maximum number of columns, and whether there is a header.
 
         The maximum is 0, for no limit, if the fields are column numbers. Instead of the default names, the languages
@@ -99,21 +98,21 @@ class TsvFile(RecordFile):
             has_header = len(codes) + len(by_word) == 2
             if len(names) == 2 and fields == DEFAULT_NAMES and not (has_header and asked):
                 kind = "a header" if has_header else "a pair"
-                print_line(f"{self.file}: reading columns 1 and 2 as source and target, and line 1 as {kind}.")
+                print_line(f"{self.file}: reading columns 1 and 2 as source and target, and line {line} as {kind}.")
                 return (0, 1), 2, has_header
         if missing := [name for name in fields if name not in names]:
             columns = zip_longest(*(row for _, row in islice(self._rows(lambda _: None), ROWS)), fillvalue="")
             different_words = [len({*re.findall(r"[^\W\d_]+", " ".join(column))}) for column in columns] + [0, 0]
             src, tgt = sorted(sorted(range(len(different_words)), key=lambda n: -different_words[n])[:2])
             raise HeedError(
-                f"{self.file}, line 1: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set "
+                f"{self.file}, line {line}: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set "
                 "data.src_field and data.tgt_field (and data.score_field) to column names of the first line, or to "
                 f"column numbers if there is no header: data.src_field={src + 1} data.tgt_field={tgt + 1}."
             )
         if repeated := [name for name in fields if names.count(name) > 1]:
             raise HeedError(
-                f"{self.file}, line 1: several columns are called {repeated[0]!r}: rename all but one, or delete this "
-                "line and choose columns by number."
+                f"{self.file}, line {line}: several columns are called {repeated[0]!r}: rename all but one, or delete "
+                "this line and choose columns by number."
             )
         return tuple(map(names.index, fields)), len(names), True
 

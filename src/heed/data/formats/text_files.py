@@ -13,8 +13,10 @@ from heed.data.formats.files import FileSource, read_lines
 from heed.data.text import BLOCK, Advance, Block
 from heed.errors import HeedError
 
-SEGMENT = re.compile(r"<doc\b[^>]*?docid=\"([^\"]*)|<seg\b([^>]*)>(.*?)</seg>", re.IGNORECASE | re.DOTALL)
-"""The start of a document with its name, or a segment with its attributes and its text."""
+SEGMENT = re.compile(r"<(doc)\b([^>]*)>|<seg\b([^>]*)>(.*?)</seg>", re.IGNORECASE | re.DOTALL)
+"""The start of a document with its attributes, or a segment with its attributes and its text."""
+ID = re.compile(r"""\b(?:doc)?id\s*=\s*("[^"]*"|'[^']*'|\S+)""", re.IGNORECASE)
+"""The name of a document or segment among its attributes."""
 
 
 class PairedFiles(FileSource):
@@ -61,9 +63,9 @@ class MarkedFiles(PairedFiles):
         marked = [file for file in self.files if find_format(file, in_pair=True) == "segments"]
         names = [[name for name, _ in _segments(file, lambda _: None)] for file in marked]
         for file, own in zip(marked, names, strict=True):
-            name, count = Counter(own).most_common(1)[0]
-            if count > 1:
-                raise HeedError(f"{file} has {name} {count} times: keep one of several references.")
+            for name, count in Counter(own).most_common(1):
+                if count > 1:
+                    raise HeedError(f"{file} has {name} {count} times: keep one of several references.")
         for src, tgt in zip_longest(*names) if len(names) == 2 else ():
             if src != tgt:
                 raise HeedError(f"{self.name} have different segments: {src} of one corresponds to {tgt} of the other.")
@@ -74,18 +76,22 @@ class MarkedFiles(PairedFiles):
             case "segments":
                 return (text for _, text in _segments(file, advance))
             case "talks":
-                about = re.compile(FORMATS["talks"]["start"])
+                about = re.compile(FORMATS["talks"]["start"], re.IGNORECASE)
                 return (line for line in read_lines(file, advance) if not about.match(line.lstrip()))
             case _:
                 return read_lines(file, advance)
 
 
 def _segments(file: Path, advance: Advance) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each segment."""
+    """Yield the name and the text of each segment. Documents and segments without a name are numbered."""
+    documents = segments = 0
     document = ""
     for match in SEGMENT.finditer("\n".join(read_lines(file, advance))):
-        if match[1] is not None:
-            document = match[1]
+        found = ID.search(match[2] or match[3] or "")
+        if match[1]:
+            documents, segments = documents + 1, 0
+            document = found[1].strip("\"'") if found else f"number {documents}"
         else:
-            number = re.sub(r"(?i).*\bid=|\W", "", match[2])
-            yield f"segment {number} of document {document}", html.unescape(one_line(match[3])).strip()
+            segments += 1
+            number = found[1].strip("\"'") if found else segments
+            yield f"segment {number} of document {document}", html.unescape(one_line(match[4])).strip()

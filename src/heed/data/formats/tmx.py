@@ -14,8 +14,7 @@ from heed.languages import find_language
 
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
-CODES = ("bpt", "ept", "ph", "it", "ut", "sub")
-"""Formatting codes: elements in a sentence that are not text."""
+CODES = ("bpt", "ept", "ph", "it", "ut", "sub")  # formatting codes: elements in a sentence that are not text
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ SCHEMA = pa.schema(
 """The clean pairs of a block, in the order of the text: position, digests as compared and as written, both sides."""
 SELECTION = "selection.npy"
 """File with two rows: the ascending positions of the selected pairs among the clean pairs, and their keys."""
-REPORT = TypeAdapter(CleaningReport)
-"""Reads a report from JSON."""
+REPORT = TypeAdapter(CleaningReport)  # reads a report from JSON
 
 
 class CleanText:

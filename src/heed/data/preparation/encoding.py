@@ -15,8 +15,7 @@ from heed.data.preparation.workers import Workers
 from heed.data.tokenizer import Tokenizer
 from heed.progress import progress_bar
 
-SHARD = 100_000
-"""Average number of pairs of a file. One process encodes and sorts them in memory."""
+SHARD = 100_000  # average number of pairs of a file; one process encodes and sorts them in memory
 
 
 def write_pairs(folder: Path, text: CleanText, tokenizer: Tokenizer, workers: Workers) -> None:

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from heed.cache import build_once, cache_key
+from heed.characters import normalized
 from heed.compat import usable_cores
 from heed.data.cleaning import RULES, Rows, Rules
 from heed.data.digests import pair_digests
@@ -16,7 +17,7 @@ from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation.clean_text import CleanText, write_clean_text
 from heed.data.preparation.workers import Workers
-from heed.data.text import Block, Text, WordCounts
+from heed.data.text import Block, Text
 from heed.data.tokenizer import Tokenizer
 from heed.directions import Direction
 from heed.errors import HeedError
@@ -28,8 +29,7 @@ Result = TypeVar("Result")
 
 SMALL = 2**25
 """Largest text, in bytes, that is prepared without worker processes: starting them would take longer."""
-SAMPLED_PAIRS = 1000
-"""Pairs from which the number of tokens is estimated before they are written."""
+SAMPLED_PAIRS = 1000  # pairs from which the number of tokens is estimated before they are written
 
 
 @validated("data.preparation.")
@@ -103,20 +103,14 @@ class PreparedText:
 
         The sides of the block are swapped if the rules swap them.
         """
-        violated = self.rules.violations(block)
+        compared = block.map(normalized)
+        violated = self.rules.violations(compared)
         start, stop = np.searchsorted(self._kept, [first, first + len(block)])
         kept = np.isin(np.arange(first, first + len(block)), self._kept[start:stop])
-        is_copy = self.rules.cleaning.drop_duplicates & (pair_digests(block) < self.clean.bound)
+        is_copy = self.rules.cleaning.drop_duplicates & (pair_digests(compared) < self.clean.bound)
         violated[(violated == len(RULES)) & ~kept] = RULES.index("over max_train")
         violated[(violated == RULES.index("over max_train")) & is_copy] = RULES.index("duplicate")
         return {row: RULES[rule] for row, rule in enumerate(violated.tolist()) if rule < len(RULES)}
-
-    def count_words(self, at_most: int, workers: Workers) -> WordCounts:
-        """Return the word counts of a sample of about ``at_most`` pairs."""
-        counts = WordCounts()
-        for words in self.map_blocks(WordCounts.of, at_most, workers):
-            counts.update(words)
-        return counts
 
     def map_blocks(self, function: Callable[[Block], Result], at_most: int, workers: Workers) -> Iterator[Result]:
         """Yield the results of a function of each block, of a sample of about ``at_most`` pairs."""
