@@ -14,6 +14,7 @@ import torch
 
 import heed
 from heed.cli import COMMANDS, main
+from heed.exercises import EXERCISES
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
 from tests import forkserver
@@ -128,6 +129,28 @@ def test_a_closed_pipe_is_no_error(run: Path) -> None:
     answer = shell(f"yes '{LINES[0]}' | {heed} | head -n 2; echo ${{PIPESTATUS[1]}}")
     assert answer.stderr == ""
     assert answer.stdout.splitlines()[2:] == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("exercise start --dir {folder}/out", len(EXERCISES)),
+        ("synthesize --model {run} --src {folder}/a --reverse-model {run} --tgt {folder}/a --out {folder}/out", 3),
+        ("align {run} --src {folder}/a --tgt {folder}/a --npz {folder}/out/maps.npz", 1),
+        ("align {run} --src {folder}/a --tgt {folder}/a", 0),
+    ],
+)
+def test_all_files_are_written_after_the_pipe_was_closed(
+    command: str, files: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "a").write_text("\n".join([LINES[0]] * 2) + "\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert main(command.format(run=run, folder=tmp_path).split()) == 0
+    assert len(list((tmp_path / "out").iterdir())) == files
 
 
 @pytest.mark.parametrize(

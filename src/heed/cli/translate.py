@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
                 shown[symptom] = count + 1, first
             text = _format(args, number, source, translations)
             if file is None:
-                write_lines(text)
+                write_lines(text, needs_reader=True)
                 continue
             file.writelines(f"{line}\n".encode() for line in text)
             if (number + 1) % LINES_AT_ONCE == 0:

@@ -65,7 +65,7 @@ $("examples").onchange = event => { $("text").value = event.target.value; event.
 function read() {
   clearTimeout(timer);
   stop();
-  const ids = source.encode($("text").value.replace(/[\r\n]+/g, " "));
+  const ids = source.encode(source.withKnownSpaces($("text").value));
   state.ids = [...ids, EOS];
   state.edits = state.edits.filter(edit => edit.weights === null);
   state.prefix = [];
