@@ -147,7 +147,7 @@ def test_all_files_are_written_after_the_pipe_was_closed(
     (tmp_path / "a").write_text("\n".join([LINES[0]] * 2) + "\n")
     reader, writer = os.pipe()
     os.close(reader)
-    with open(writer, "w") as stream:
+    with os.fdopen(writer, "w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         assert main(command.format(run=run, folder=tmp_path).split()) == 0
     assert len(list((tmp_path / "out").iterdir())) == files

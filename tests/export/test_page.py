@@ -181,7 +181,8 @@ setTimeout(() => {
       maps: given.maps && Object.fromEntries(Object.entries(maps).map(([kind, { shape, weights }]) =>
         [kind, { shape, weights: [...weights] }])) };
   });
-  const pieces = given.odd.map(text => source.encode(text)), read = given.odd.map(text => source.encode(source.withKnownSpaces(text)));
+  const pieces = given.odd.map(text => source.encode(text));
+  const read = given.odd.map(text => source.encode(source.withKnownSpaces(text)));
   const texts = given.decoded.map(ids => target.decode(ids));
   parent.postMessage(JSON.stringify({ errors, translations, pieces, read, texts }), "*");
 }, 400);
@@ -225,7 +226,7 @@ def odd_strings(count: int) -> list[str]:
 
 
 def check_tokenizer(tokenizer: Tokenizer, page: Path, folder: Path) -> None:
-    """Check that the page encodes and decodes as heed's tokenizer, that is SentencePiece, does, and reads its spaces."""
+    """Check that the page encodes and decodes as heed's tokenizer, does, that is SentencePiece, and reads white space."""
     rng, odd = random.Random(2), odd_strings(300)
     decoded = [[rng.randrange(tokenizer.tgt_vocab) for _ in range(rng.randrange(9))] for _ in range(150)]
     decoded += [[rng.randrange(min(260, tokenizer.tgt_vocab)) for _ in range(9)] for _ in range(150)]  # bytes
