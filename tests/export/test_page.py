@@ -226,7 +226,7 @@ def odd_strings(count: int) -> list[str]:
 
 
 def check_tokenizer(tokenizer: Tokenizer, page: Path, folder: Path) -> None:
-    """Check that the page encodes and decodes as heed's tokenizer, does, that is SentencePiece, and reads white space."""
+    """Check that the page encodes and decodes as heed's tokenizer, does (SentencePiece), and reads white space."""
     rng, odd = random.Random(2), odd_strings(300)
     decoded = [[rng.randrange(tokenizer.tgt_vocab) for _ in range(rng.randrange(9))] for _ in range(150)]
     decoded += [[rng.randrange(min(260, tokenizer.tgt_vocab)) for _ in range(9)] for _ in range(150)]  # bytes
