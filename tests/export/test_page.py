@@ -16,7 +16,6 @@ import heed
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.export import to_page
-from heed.export.weights import layers_of
 from heed.inference.translator import Translator
 from heed.models import build_model
 from heed.symbols import BOS, EOS
@@ -322,7 +321,7 @@ def test_a_head_that_is_off_adds_nothing(heed_cli: Heed, tmp_path: Path) -> None
     translator: Any = heed.load(run, device="cpu")
     width = translator.model.config.self_width
     for kind, layer, head in off:
-        stack = layers_of(translator.model.encoder if kind == "encoder_self" else translator.model.decoder)
+        stack: Any = translator.model.encoder if kind == "encoder_self" else translator.model.decoder
         block = stack[layer].cross_attention if kind == "cross" else stack[layer].self_attention
         with torch.no_grad():  # the columns of W^O that read this head
             block.sublayer.attention.output.weight[:, head * width : (head + 1) * width] = 0
