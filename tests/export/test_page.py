@@ -18,6 +18,7 @@ from heed.errors import HeedError
 from heed.export import to_page
 from heed.inference.translator import Translator
 from heed.models import build_model
+from heed.plot.attention_map import most_informative_head
 from heed.symbols import BOS, EOS
 from tests.conftest import RNN
 from tests.export.models import (
@@ -177,8 +178,8 @@ setTimeout(() => {
     const { tokens, steps, maps } = compute(given.edits, []);
     const log_prob = steps.reduce((sum, { probabilities, token }) => sum + Math.log(probabilities[token]), 0);
     return { ids: state.ids, tokens, text: target.decode(tokens), log_prob,
-      maps: given.maps && Object.fromEntries(Object.entries(maps).map(([kind, { shape, weights }]) =>
-        [kind, { shape, weights: [...weights] }])) };
+      maps: given.maps && Object.fromEntries(Object.entries(maps).map(([kind, { shape, weights, best }]) =>
+        [kind, { shape, weights: [...weights], best }])) };
   });
   const pieces = given.odd.map(text => source.encode(text));
   const read = given.odd.map(text => source.encode(source.withKnownSpaces(text)));
@@ -308,6 +309,7 @@ def check_maps(translator: Translator, page: Path, sources: list[str], tmp_path:
             found = theirs["maps"][maps.kind]
             assert tuple(found["shape"]) == maps.weights.shape
             assert np.abs(np.reshape(found["weights"], found["shape"]) - maps.weights).max() < 1e-4
+            assert tuple(found["best"]) == most_informative_head(maps.weights)
 
 
 @browser
