@@ -73,7 +73,7 @@ class Report:
         lines = [f"check on {self.name}: {found}; beam scores differ by at most {self.score_difference:.1e}"]
         if self.bleu is not None:
             ours, theirs = self.bleu
-            lines.append(f"BLEU (greedy): {ours:.2f} before, {theirs:.2f} after, {theirs - ours:+.2f}")
+            lines.append(f"BLEU (greedy): {ours:.2f} before, {theirs:.2f} after, {theirs - ours:+z.2f}")
         if self.sentences_per_second:
             own, other = self.sentences_per_second.values()
             lines.append(f"speed (greedy): heed {own:.1f}, export {other:.1f} sentences/s ({other / own:.1f} ×)")
