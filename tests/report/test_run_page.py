@@ -38,7 +38,9 @@ def state(html: str) -> str:
 
 def test_a_figure_says_whether_its_metric_scores_translations(tmp_path: Path) -> None:
     metrics = make_run(tmp_path / "run") / "metrics.csv"
-    metrics.write_text(metrics.read_text().replace("valid_aer", "valid_aer,valid_word-perplexity,valid_ter", 1))
+    head, *rows = metrics.read_text().splitlines()
+    lines = [f"{head},valid_word-perplexity,valid_ter", *(f"{row},," for row in rows)]
+    metrics.write_text("\n".join(lines) + "\n")
     units = {figure["title"]: figure["unit"] for figure in data_of(render_report(tmp_path / "run"))["figures"]}
     assert (units["aer"], units["word-perplexity"], units["ter"]) == ("validation", "validation", "validation, greedy")
 

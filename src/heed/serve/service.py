@@ -104,10 +104,10 @@ class Service:
         """Translate the texts of a request."""
         given, shaped = (body.q, list) if isinstance(body.q, list) else ([body.q], itemgetter(0))
         # The text nodes of HTML have too many combinations. LibreTranslate offers no alternatives either.
-        alternatives = 0 if body.format == "html" else max(0, body.alternatives or 0)
-        limits = self.settings
+        asked, limits = max(0, body.alternatives or 0), self.settings
+        alternatives = 0 if body.format == "html" else asked
         self.check_size(*given)
-        if alternatives > limits.max_alternatives:
+        if asked > limits.max_alternatives:
             raise ApiError(f"alternatives must be at most {limits.max_alternatives}.")
         if body.beam is not None and not alternatives < body.beam <= limits.max_beam:
             raise ApiError(f"beam must be from {alternatives + 1} (alternatives + 1) to {limits.max_beam}.")
@@ -118,7 +118,7 @@ class Service:
         symptoms = [next(iter(each.values())) for each in versions]
         return TranslateResponse(
             translated_text=shaped([next(iter(each)) for each in versions]),
-            alternatives=shaped([list(each)[1:] for each in versions]) if body.alternatives else None,
+            alternatives=shaped([list(each)[1:] for each in versions]) if asked else None,
             detected_language=shaped([text.detection for text in texts]) if body.source == AUTO else None,
             symptoms=shaped(symptoms) if any(symptoms) else None,
         )
