@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +15,12 @@ import torch
 
 import heed
 from heed.cli import COMMANDS, main
+from heed.cli.ablate import choose_contrasts
+from heed.exercises import EXERCISES
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
 from tests import forkserver
+from tests.finished import FinishedRun
 from tests.tokenizers import train_tokenizer
 
 LINES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
@@ -131,6 +135,28 @@ def test_a_closed_pipe_is_no_error(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("exercise start --dir {folder}/out", len(EXERCISES)),
+        ("synthesize --model {run} --src {folder}/a --reverse-model {run} --tgt {folder}/a --out {folder}/out", 3),
+        ("align {run} --src {folder}/a --tgt {folder}/a --npz {folder}/out/maps.npz", 1),
+        ("align {run} --src {folder}/a --tgt {folder}/a", 0),
+    ],
+)
+def test_all_files_are_written_after_the_pipe_was_closed(
+    command: str, files: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "a").write_text("\n".join([LINES[0]] * 2) + "\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert main(command.format(run=run, folder=tmp_path).split()) == 0
+    assert len(list((tmp_path / "out").iterdir())) == files
+
+
+@pytest.mark.parametrize(
     ("command", "status", "message"),
     [
         ("echo a dog | {heed} > /dev/full", 2, "Standard output could not be written (No space left on device)"),
@@ -144,6 +170,15 @@ def test_streams_that_cannot_be_used_are_one_sentence(run: Path, command: str, s
     answer = shell(command.format(heed=heed))
     assert (answer.returncode, len(answer.stderr.splitlines())) == (status, 1 if message else 0), answer.stderr
     assert answer.stderr.startswith(f"heed: {message}" if message else "")
+
+
+def test_the_challenge_set_of_a_model_folder_is_that_of_its_run(
+    finished: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished.folder / "model")
+    name, contrasts = choose_contrasts(Namespace(model=Path(), challenge=None))
+    assert name == "the built-in challenge set"
+    assert contrasts
 
 
 def test_a_deleted_working_directory_is_one_sentence(tmp_path: Path) -> None:

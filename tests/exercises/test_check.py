@@ -11,9 +11,9 @@ from heed.errors import HeedError
 from heed.exercises import EXERCISES, CheckError, check
 
 MISTAKES = {
-    f"{exercise.name}-{mistake.__name__}": (exercise.name, mistake)
+    f"{exercise.name}-{number}": (exercise.name, mistake)
     for exercise in EXERCISES.values()
-    for mistake in exercise.mistakes()
+    for number, mistake in enumerate(exercise.mistakes())
 }
 SEEDS = range(3)
 

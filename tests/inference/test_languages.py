@@ -54,7 +54,7 @@ def test_a_direction_marks_sources_with_its_tag(folder: Path) -> None:
     assert own.score(LINES, LINES) != other.score(LINES, LINES)
     assert other.in_direction("en-de").score(LINES, LINES) == own.score(LINES, LINES)
     assert own.in_direction(None).score(LINES, LINES) == own.score(LINES, LINES)
-    for name in ("deu-eng", "deu_Latn-eng_Latn", "de-EN_us", "eng", "EN"):
+    for name in ("deu-eng", "deu_Latn-eng_Latn", "de-EN_us", "de-en-US", "de-AT-en", "eng", "EN", "en-GB"):
         assert own.in_direction(name).directions[0] == "de-en"
 
 
@@ -64,8 +64,8 @@ def test_directions_are_found_by_all_codes_of_their_languages(tiny_model: Callab
     known = [("en", "zh_Hans"), ("en", "zh-Hant"), ("de_AT", "en")]
     translator = Translator(network, tokenizer, src_lang="en", tgt_lang="zh_Hans", directions=known)
     names = {
-        "en-zh_Hans": ("zh", "zh_Hans", "en-zh_CN", "eng-cmn_Hans"),
-        "en-zh-Hant": ("en-zh-Hant", "zh-Hant", "zh_TW", "eng_Latn-zho_Hant"),
+        "en-zh_Hans": ("zh", "zh_Hans", "zh-Hans", "zh-CN", "en-zh_CN", "en-zh-CN", "eng-cmn_Hans"),
+        "en-zh-Hant": ("en-zh-Hant", "zh-Hant", "zh_TW", "zh-TW", "eng_Latn-zho_Hant"),
         "de_AT-en": ("de-en", "deu_Latn_AT-eng", "en"),
     }
     assert {name: translator.in_direction(name).directions[0] for each in names.values() for name in each} == {
@@ -82,3 +82,5 @@ def test_unknown_directions_are_one_sentence(folder: Path, tiny_model: Callable[
     single = Translator(tiny_model("rnn", src_vocab=60, tgt_vocab=60), tokenizer, src_lang="en", tgt_lang="de")
     with pytest.raises(HeedError, match=r"it has en-de\.$"):
         single.in_direction("de-en")
+    with pytest.raises(HeedError, match=r"direction=de-fr is not"):
+        single.in_direction("de-fr")

@@ -36,6 +36,15 @@ def state(html: str) -> str:
     return Page(html).find(css_class="state")[0].text
 
 
+def test_a_figure_says_whether_its_metric_scores_translations(tmp_path: Path) -> None:
+    metrics = make_run(tmp_path / "run") / "metrics.csv"
+    head, *rows = metrics.read_text().splitlines()
+    lines = [f"{head},valid_word-perplexity,valid_ter", *(f"{row},," for row in rows)]
+    metrics.write_text("\n".join(lines) + "\n")
+    units = {figure["title"]: figure["unit"] for figure in data_of(render_report(tmp_path / "run"))["figures"]}
+    assert (units["aer"], units["word-perplexity"], units["ter"]) == ("validation", "validation", "validation, greedy")
+
+
 # ---- states
 
 

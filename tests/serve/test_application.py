@@ -108,6 +108,7 @@ def test_html_and_a_negative_number_have_no_alternatives(client: TestClient) -> 
     html = {"q": "<p>the dog</p>", "format": "html", "alternatives": 3, **EN_DE}
     assert client.post("/translate", json=html).json()["alternatives"] == []
     assert client.post("/translate", json={**html, "q": [html["q"]] * 2}).json()["alternatives"] == [[], []]
+    assert client.post("/translate", json={**html, "beam": 1}).json()["alternatives"] == []
     negative = client.post("/translate", json={"q": "dog", "alternatives": -1, **EN_DE}).json()
     assert "alternatives" not in negative
 

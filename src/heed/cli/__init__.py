@@ -1,7 +1,6 @@
 """The ``heed`` program: one module per subcommand; arguments.toml has their summaries and arguments."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 
 from heed import __version__
 from heed.cli.arguments import ARGUMENTS, CommandParser, add
+from heed.cli.lines import discard_output
 from heed.compat import print_any_character
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
@@ -55,15 +55,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except BrokenPipeError:
         # The program that reads the output has ended, for example `head`: this is not an error.
-        _discard_output()
+        discard_output()
         return 0
     except KeyboardInterrupt:
-        _discard_output()
+        discard_output()
         return 130
     except Exception as error:
         if (message := _user_message(error)) is None:
             raise
-        _discard_output()
+        discard_output()
         if sys.stderr is not None:  # None if it is closed
             print(f"heed: {message}", file=sys.stderr)
         return 2
@@ -113,12 +113,3 @@ def _user_message(error: Exception) -> str | None:
     if isinstance(error, MemoryError) or out_of_memory:
         return "Out of memory: use a smaller --batch-tokens, shorter sentences or another --device."
     return None
-
-
-def _discard_output() -> None:
-    """Send output that cannot be written to /dev/null, so that Python does not try to write it again at exit."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

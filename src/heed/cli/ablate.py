@@ -18,7 +18,8 @@ def choose_contrasts(args: argparse.Namespace) -> tuple[str, "Sequence[Contrasti
     from heed.comparison.runs import Run, Side
     from heed.runs.results import RESULTS, read_results
 
-    folder = args.model.parent if args.model.name == "model" else args.model
+    folder = args.model.resolve()
+    folder = folder.parent if folder.name == "model" else folder
     runs = [Run(folder, read_results(folder / RESULTS), [], None)] if (folder / RESULTS).is_file() else []
     return choose_challenge(args.challenge, [Side(folder.name, runs)])
 

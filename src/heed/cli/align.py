@@ -38,7 +38,8 @@ def run(args: argparse.Namespace) -> None:
                 translator.alignment, pair, layer=args.layer, head=args.head, row=args.row
             )
             maps = word_maps(pair)
-            write_lines([format_pharaoh(to_gold(align(maps[extraction.index], args.symmetrize)))])
+            line = format_pharaoh(to_gold(align(maps[extraction.index], args.symmetrize)))
+            write_lines([line], needs_reader=not (args.npz or args.gold))
             if golds:
                 counts.append(match_counts(align(maps, args.symmetrize), golds[number]))
             if save_maps:

@@ -76,12 +76,33 @@ def check_line_counts(files: Mapping[Path, Sequence[object]]) -> None:
             )
 
 
-def write_lines(lines: Iterable[str]) -> None:
-    """Print lines as UTF-8 and flush after each. Paths that are not UTF-8 are written as their original bytes."""
+def write_lines(lines: Iterable[str], *, needs_reader: bool = False) -> None:
+    """Print lines as UTF-8 and flush after each. Paths that are not UTF-8 are written as their original bytes.
+
+    If the program that reads them has ended, such as `head`, further lines are discarded and the command continues,
+    because it may write files, too.
+
+    Args:
+        needs_reader: the command writes nothing else: raise a BrokenPipeError instead.
+    """
     for line in lines:
-        with writing(Path("Standard output")):
-            sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape") + b"\n")
-            sys.stdout.buffer.flush()
+        try:
+            with writing(Path("Standard output")):
+                sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape") + b"\n")
+                sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            if needs_reader:
+                raise
+            discard_output()
+
+
+def discard_output() -> None:
+    """Send output that cannot be written to /dev/null, so that Python does not try to write it again at exit."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def path_text(path: object) -> str:

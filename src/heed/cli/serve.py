@@ -3,12 +3,13 @@
 import argparse
 import re
 from collections.abc import Sequence
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from heed.cli.arguments import add, load_translator
-from heed.cli.lines import read_file
+from heed.cli.lines import read_file, write_lines
 from heed.errors import HeedError, missing_package
 from heed.serve.settings import LIMITS, ServeSettings
 
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
         app = create_app(models, settings)
         host = f"[{args.host}]" if ":" in args.host else args.host
         url = f"http://{host}:{listener.getsockname()[1]}"
-        started = f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)"
+        started = partial(write_lines, [f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)"])
         server.run(app, listener, root_path=args.root_path, timeout=settings.timeout, started=started)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, path_text, write_lines
-from heed.cli.output_file import ResumableOutput
+from heed.cli.output_file import resumable_output
 from heed.cli.translate import translated_lines
 from heed.errors import HeedError
 from heed.files import write_file
@@ -54,9 +54,9 @@ def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, s
         facts = {"model": path_text(model), "text": path_text(file), "engine": engine}
         entries[path.name] = {**facts, "settings": settings}
         write_file(manifest, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
-    output = ResumableOutput(path, {**settings, "engine": engine}, block=LINES_AT_ONCE)
+    output = resumable_output(path, {**settings, "engine": engine}, block=LINES_AT_ONCE, resume=True)
     translate = partial(translator.stream, chunk=LINES_AT_ONCE, **search_options(args))
-    with file.open("rb") as stream, output.open(resume=True) as (pairs, done):
+    with file.open("rb") as stream, output as (pairs, done):
         for number, text, translations in translated_lines(translator, stream, file, translate, done=done):
             best = translations[0]
             sides = {"src": text, "tgt": best.text} if side == "tgt" else {"src": best.text, "tgt": text}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
-from heed.cli.output_file import ResumableOutput
+from heed.cli.output_file import resumable_output
 from heed.errors import HeedError
 from heed.evaluation.symptoms import TRANSLATION_SYMPTOMS
 from heed.inference.lines import renumbered
@@ -31,8 +31,9 @@ def run(args: argparse.Namespace) -> None:
         file: BinaryIO | None = None
         done = 0
         if args.output:
-            output = ResumableOutput(args.output, _settings(args, translator), block=LINES_AT_ONCE)
-            file, done = stack.enter_context(output.open(resume=args.resume))
+            settings = _settings(args, translator)
+            output = resumable_output(args.output, settings, block=LINES_AT_ONCE, resume=args.resume)
+            file, done = stack.enter_context(output)
         chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
         translate = partial(_translations, translator, args=args, chunk=chunk)
         shown: dict[str, tuple[int, int]] = {}
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
                 shown[symptom] = count + 1, first
             text = _format(args, number, source, translations)
             if file is None:
-                write_lines(text)
+                write_lines(text, needs_reader=True)
                 continue
             file.writelines(f"{line}\n".encode() for line in text)
             if (number + 1) % LINES_AT_ONCE == 0:

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ class Exercise:
     """Draws from torch's generator."""
 
     def read(self, file: str) -> str:
-        """Return the text of solution.py, mistakes.py or hint.txt."""
+        """Return the text of solution.py, mistakes.toml or hint.txt."""
         return (FILES / self.name / file).read_text(encoding="utf-8")
 
     def heading(self) -> tuple[str, str]:
@@ -39,7 +40,8 @@ class Exercise:
     def skeleton(self) -> str:
         """Return the student's file: the solution without the body of its function."""
         lines = self.read("solution.py").splitlines()
-        body = next(node.body for node in _functions(self.read("solution.py")) if node.name == self.name)
+        functions = (node for node in ast.parse(self.read("solution.py")).body if isinstance(node, ast.FunctionDef))
+        body = next(node.body for node in functions if node.name == self.name)
         gap = f"    raise NotImplementedError  # write the body, then run: heed exercise check {self.name}"
         lines[body[0].end_lineno : body[-1].end_lineno] = [gap]
         return "\n".join([*lines, ""])
@@ -53,15 +55,20 @@ class Exercise:
         return list(inspect.signature(self.solution()).parameters)
 
     def mistakes(self) -> list[Callable[..., Any]]:
-        """Return wrong implementations. The docstring of each explains its mistake."""
-        names = [node.name for node in _functions(self.read("mistakes.py")) if not node.name.startswith("_")]
-        return list(map(load(FILES / self.name / "mistakes.py").__getitem__, names))
+        """Return wrong implementations: changed solutions. The docstring of each explains its mistake."""
+        found = []
+        for explanation, changes in tomllib.loads(self.read("mistakes.toml")).items():
+            source = self.read("solution.py")
+            for right, wrong in changes.items():
+                assert source.count(right) == 1, f"{right} is not one place of the solution"
+                source = source.replace(right, wrong)
+            names: dict[str, Any] = {}
+            exec(source, names)
+            names[self.name].__doc__ = explanation
+            found.append(names[self.name])
+        return found
 
 
 def load(path: Path) -> dict[str, Any]:
     """Execute a Python file and return its names. Unlike an import, this leaves no trace."""
     return run_path(str(path), run_name=path.stem)
-
-
-def _functions(source: str) -> list[ast.FunctionDef]:
-    return [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heed.export.weights import layers_of, query_projection, require_transformer
+from heed.export.weights import common_gaps, query_projection, refuse, require_transformer
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS_PIECE, EOS_PIECE, UNK_PIECE
@@ -25,9 +25,10 @@ def check_supported(model: Seq2Seq) -> Transformer:
         "alibi": "ALiBi in the encoder (model.positions.kind=alibi)",
         "relative": "relative positions of this kind, a table for each layer (model.positions.kind=relative)",
     }
-    return require_transformer(
-        model, "CTranslate2", lambda own: {name: own.config.positions.kind == kind for kind, name in names.items()}
-    )
+    transformer = require_transformer(model, "CTranslate2")
+    kind = transformer.config.positions.kind
+    refuse("CTranslate2", {**common_gaps(transformer.config), names.get(kind, ""): kind in names})
+    return transformer
 
 
 def max_positions(model: Transformer) -> int | None:
@@ -47,13 +48,13 @@ def save(
     _copy_embedding(spec.encoder, spec.encoder.embeddings[0], model, model.src_embedding.weight, model.src_positions)
     _copy_embedding(spec.decoder, spec.decoder.embeddings, model, model.tgt_embedding.weight, model.tgt_positions)
     spec.decoder.projection.weight = _array(model.output.weight)
-    for theirs, ours in zip(spec.encoder.layer, layers_of(model.encoder), strict=True):
-        _copy_attention(theirs.self_attention, ours.self_attention)
-        _copy_feed_forward(theirs.ffn, ours.feed_forward)
-    for theirs, ours in zip(spec.decoder.layer, layers_of(model.decoder), strict=True):
-        _copy_attention(theirs.self_attention, ours.self_attention)
-        _copy_attention(theirs.attention, ours.cross_attention)
-        _copy_feed_forward(theirs.ffn, ours.feed_forward)
+    for theirs, encoder_layer in zip(spec.encoder.layer, model.encoder, strict=True):
+        _copy_attention(theirs.self_attention, encoder_layer.self_attention)
+        _copy_feed_forward(theirs.ffn, encoder_layer.feed_forward)
+    for theirs, decoder_layer in zip(spec.decoder.layer, model.decoder, strict=True):
+        _copy_attention(theirs.self_attention, decoder_layer.self_attention)
+        _copy_attention(theirs.attention, decoder_layer.cross_attention)
+        _copy_feed_forward(theirs.ffn, decoder_layer.feed_forward)
     spec.register_source_vocabulary(src_pieces)
     spec.register_target_vocabulary(tgt_pieces)
     spec.config.unk_token = UNK_PIECE

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from heed.export import require
-from heed.export.weights import layers_of, query_projection, require_transformer
+from heed.export.weights import common_gaps, query_projection, refuse, require_transformer
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
@@ -26,21 +26,19 @@ SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "d
 
 def check_supported(model: Seq2Seq) -> Transformer:
     """Return the model if Marian or Pegasus can compute it; otherwise raise a HeedError naming the missing parts."""
-
-    def lacks(model: Transformer) -> dict[str, bool]:
-        config = model.config
-        positions = config.positions
-        is_shared = model.output is model.tgt_embedding is model.src_embedding
-        separate = "separate embeddings of source, target and output in a pre-norm model"
-        return {
-            f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
-            f"positions but added sinusoids (model.positions.kind={positions.kind})": positions.merge != "add"
-            or positions.kind != "sinusoidal",
-            "gated feed-forward network (model.activation=swiglu)": config.activation == "swiglu",
-            separate: config.norm == "pre" and not is_shared,
-        }
-
-    return require_transformer(model, "transformers", lacks, otherwise=" CTranslate2 may: try `--to ctranslate2`.")
+    transformer = require_transformer(model, "transformers")
+    config, positions = transformer.config, transformer.config.positions
+    is_shared = transformer.output is transformer.tgt_embedding is transformer.src_embedding
+    is_sinusoidal = (positions.kind, positions.merge) == ("sinusoidal", "add")
+    unsupported = {
+        **common_gaps(config),
+        f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
+        f"positions but added sinusoids (model.positions.kind={positions.kind})": not is_sinusoidal,
+        "gated feed-forward network (model.activation=swiglu)": config.activation == "swiglu",
+        "separate embeddings of source, target and output in a pre-norm model": config.norm == "pre" and not is_shared,
+    }
+    refuse("transformers", unsupported, otherwise=" CTranslate2 may: try `--to ctranslate2`.")
+    return transformer
 
 
 def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, shared: bool) -> Any:
@@ -73,13 +71,13 @@ def convert(model: Transformer) -> Any:
     if model.config.norm == "pre":
         theirs.encoder.layer_norm.load_state_dict(model.encoder_norm.state_dict())
         theirs.decoder.layer_norm.load_state_dict(model.decoder_norm.state_dict())
-    for layer, ours in zip(theirs.encoder.layers, layers_of(model.encoder), strict=True):
-        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, ours.self_attention)
-        _copy_feed_forward(layer, ours.feed_forward)
-    for layer, ours in zip(theirs.decoder.layers, layers_of(model.decoder), strict=True):
-        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, ours.self_attention)
-        _copy_attention(layer.encoder_attn, layer.encoder_attn_layer_norm, ours.cross_attention)
-        _copy_feed_forward(layer, ours.feed_forward)
+    for layer, encoder_layer in zip(theirs.encoder.layers, model.encoder, strict=True):
+        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, encoder_layer.self_attention)
+        _copy_feed_forward(layer, encoder_layer.feed_forward)
+    for layer, decoder_layer in zip(theirs.decoder.layers, model.decoder, strict=True):
+        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, decoder_layer.self_attention)
+        _copy_attention(layer.encoder_attn, layer.encoder_attn_layer_norm, decoder_layer.cross_attention)
+        _copy_feed_forward(layer, decoder_layer.feed_forward)
     # Their sinusoids are all sines, then all cosines, computed when a model is loaded. heed alternates sine and cosine.
     order = torch.cat((torch.arange(0, model.config.d_model, 2), torch.arange(1, model.config.d_model, 2)))
     for name, weight in target.named_parameters():

@@ -8,17 +8,15 @@ from random import Random
 from time import perf_counter
 from typing import Any
 
-import torch
-
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
-from heed.inference.engine import Engine, pad
+from heed.inference.engine import Engine
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.runs.folder import validation_files
-from heed.symbols import BOS, EOS
+from heed.symbols import EOS
 
 SENTENCES = 200
 """Largest number of sentences in a check."""
@@ -75,7 +73,7 @@ class Report:
         lines = [f"check on {self.name}: {found}; beam scores differ by at most {self.score_difference:.1e}"]
         if self.bleu is not None:
             ours, theirs = self.bleu
-            lines.append(f"BLEU (greedy): {ours:.2f} before, {theirs:.2f} after, {theirs - ours:+.2f}")
+            lines.append(f"BLEU (greedy): {ours:.2f} before, {theirs:.2f} after, {theirs - ours:+z.2f}")
         if self.sentences_per_second:
             own, other = self.sentences_per_second.values()
             lines.append(f"speed (greedy): heed {own:.1f}, export {other:.1f} sentences/s ({other / own:.1f} ×)")
@@ -168,14 +166,11 @@ def _score_difference(translator: Translator, engine: ExportedEngine, sources: I
     return max((abs(own - engine.score(*pair)) for own, pair in zip(ours, pairs, strict=True)), default=0.0)
 
 
-@torch.inference_mode()
 def _is_tie(translator: Translator, source: list[int], ours: list[int], theirs: list[int]) -> bool:
-    """Return whether heed's logits of the first two different tokens differ by less than `TIE`."""
+    """Return whether heed's log p of the first two different tokens differ by less than `TIE`."""
     ours, theirs = [*ours, EOS], [*theirs, EOS]
     first = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
     if first is None:  # cut at different lengths
         return False
-    src, src_mask = pad([[*source, EOS]], translator.model.device)
-    tgt_in, _ = pad([[BOS, *ours[:first]]], translator.model.device)
-    logits = translator.model(src, src_mask, tgt_in)[0, -1]
-    return abs(float(logits[ours[first]] - logits[theirs[first]])) < TIE
+    own, other = translator.score_ids([[*source, EOS]] * 2, [ours[: first + 1], theirs[: first + 1]])
+    return abs(own - other) < TIE

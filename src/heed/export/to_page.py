@@ -13,14 +13,13 @@ import torch
 
 from heed.errors import HeedError
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
-from heed.export.weights import refuse, require_transformer
+from heed.export.weights import common_gaps, refuse, require_transformer
 from heed.inference.engine import TorchEngine, log_probs
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.languages import language_name
 from heed.models.rnn import RNN
 from heed.models.seq2seq import Seq2Seq
-from heed.models.transformer import Transformer
 from heed.plot.attention_map import TITLES
 from heed.report.pages import render_template
 from heed.symbols import EOS
@@ -28,7 +27,7 @@ from heed.symbols import EOS
 EXAMPLES, EXAMPLE_WORDS = 12, range(6, 13)
 """The number of example sentences, and their length in words if the set has such sentences."""
 
-POSITIONS = {"sinusoidal": "add", "rotary": None, "none": None}
+POSITIONS = (("sinusoidal", "add"), ("rotary", None), ("none", None))
 """Kinds of positions that the page computes, and how each is merged with embeddings."""
 
 PROBE = "  Xﬁ№\u00a0 y "
@@ -90,21 +89,19 @@ def describe(model: Seq2Seq) -> dict[str, Any]:
         }
         refuse("The page", unsupported)
         return {"family": rnn.family, "reverse_source": rnn.reverse_source}
-
-    def lacks(transformer: Transformer) -> dict[str, bool]:
-        own = transformer.config
-        positions = "positions but rotary, none and added sinusoids"
-        return {
-            f"{own.norm_kind} norm (model.norm_kind={own.norm_kind})": own.norm_kind != "layer",
-            f"{positions} (model.positions.kind={own.positions.kind})": POSITIONS.get(own.positions.kind, "")
-            != own.positions.merge,
-            f"activation but ReLU (model.activation={own.activation})": own.activation != "relu",
-        }
-
-    config = require_transformer(model, "The page", lacks).config
+    config = require_transformer(model, "The page").config
+    kind, merge = config.positions.kind, config.positions.merge
+    positions = f"positions but rotary, none and added sinusoids (model.positions.kind={kind})"
+    unsupported = {
+        **common_gaps(config),
+        f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
+        positions: (kind, merge) not in POSITIONS,
+        f"activation but ReLU (model.activation={config.activation})": config.activation != "relu",
+    }
+    refuse("The page", unsupported)
     scores = {"self": config.self_attention.score, "cross": config.cross_attention.score}
     scaled = {kind: score == "scaled_dot" for kind, score in scores.items()}
-    architecture = {"num_heads": config.num_heads, "norm": config.norm, "positions": config.positions.kind}
+    architecture = {"num_heads": config.num_heads, "norm": config.norm, "positions": kind}
     return {"family": config.family, **architecture, "scaled": scaled}
 
 

@@ -1,12 +1,16 @@
 """The translation directions of a model."""
 
+import re
 from collections.abc import Sequence
 from itertools import chain
 
 from heed.data.tokenizer import Tokenizer
-from heed.directions import Direction, language_tag
+from heed.directions import Direction
 from heed.errors import HeedError, argument
 from heed.languages import find_language
+
+REGIONAL = re.compile("[a-z]{2,3}(-[A-Z][a-z]{3})?(-[A-Z]{2})?")
+"""One code with hyphens, such as zh-Hant-TW. The case of the letters tells it from a pair such as de-en."""
 
 
 def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str) -> Direction:
@@ -23,13 +27,15 @@ def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str
         HeedError: if the model does not have this direction.
     """
     languages = list(chain.from_iterable(known))
-    src_name, _, tgt_name = name.rpartition("-")
-    src_lang, tgt_lang = (find_language(code, languages) for code in (src_name, tgt_name))
-    same = [direction for direction in known if name in (str(direction), direction.tgt_lang)]
-    same += [each for each in known if each.tgt_lang == tgt_lang and (each.src_lang == src_lang or not src_name)]
-    if same:
-        return same[0]
-    if src_lang and tgt_lang and src_lang != tgt_lang and language_tag(tgt_lang) in tokenizer.tags:
-        return Direction(src_lang, tgt_lang)
+    splits = [(name[: hyphen.start()], name[hyphen.end() :]) for hyphen in re.finditer("-", name)]
+    codes = [(find_language(src, languages), find_language(tgt, languages)) for src, tgt in splits]
+    pairs = [Direction(src, tgt) for src, tgt in codes if src and tgt and src != tgt]
+    found = [each for each in known if name in (str(each), each.tgt_lang)]
+    found += [each for each in known if each in pairs]
+    found += [each for each in pairs if each.tag in tokenizer.tags]
+    if not pairs and (not splits or REGIONAL.fullmatch(name)):
+        found += [each for each in known if each.tgt_lang == find_language(name, languages)]
+    if found:
+        return found[0]
     has = f"it has {', '.join(map(str, known))}" if any(known[0]) else "its languages are unknown"
     raise HeedError(f"{argument('direction', name)} is not a direction of this model: {has}.")

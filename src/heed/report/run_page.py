@@ -105,10 +105,7 @@ def _figures(rows: Rows, speed: Rows) -> list[dict[str, Any]]:
     figures = [
         ("Loss", "nats per target token", rows, {"train": "nll", "valid": "valid_loss"}),
         ("BLEU and chrF", "validation, greedy", rows, {"BLEU": "valid_bleu", "chrF": "valid_chrf"}),
-        *(
-            (name, "validation" if name == "aer" else "validation, greedy", rows, {"valid": f"valid_{name}"})
-            for name in columns[3:]
-        ),
+        *((name, _how(name), rows, {"valid": f"valid_{name}"}) for name in columns[3:]),
         ("Learning rate", "", rows, {"lr": "lr"}),
         ("Gradient norm", "before clipping", rows, {"norm": "grad_norm"}),
         ("Speed", "tokens per second", speed, {"speed": "tokens_per_second"}),
@@ -118,6 +115,11 @@ def _figures(rows: Rows, speed: Rows) -> list[dict[str, Any]]:
         {"title": title, "unit": unit, "curves": {name: read_curve(records, column) for name, column in curves.items()}}
         for title, unit, records, curves in figures
     ]
+
+
+def _how(metric: str) -> str:
+    """Return how a validation computes a metric: some score the references, and others translations."""
+    return "validation" if metric == "aer" or metric.endswith("perplexity") else "validation, greedy"
 
 
 def _samples(file: Path) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def headline(study: StudySummary) -> list[str]:
     so_far = " so far" if study.is_searching else ""
     if len(study.objectives) > 1:
         are = "trial is" if len(study.front) == 1 else "trials are"
-        return [f"{len(study.front)} {are} on the Pareto front of {_join(study.objectives)}{so_far}."]
+        return [f"{len(study.front)} {are} on the Pareto front of {' and '.join(study.objectives)}{so_far}."]
     leader = f"Trial {best[0].number} is best{so_far}: {objective} {format_objective(best[0].score)}."
     sentences = [warning or leader]
     if study.confirmed or study.confirming:
@@ -143,7 +143,3 @@ def mean_and_sd(scores: Sequence[float]) -> str:
     """Return the mean and, of several scores, the standard deviation."""
     mean = format_objective(statistics.fmean(scores))
     return f"{mean} ± {format_objective(statistics.stdev(scores))}" if len(scores) > 1 else mean
-
-
-def _join(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]

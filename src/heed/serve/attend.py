@@ -89,7 +89,7 @@ class AttendResponse(BaseModel):
     translation: str
     layers: list[Layer]
     best: Annotated[
-        dict[str, BestHead], Field(description="For each kind, the head whose rows differ most from one another.")
+        dict[str, BestHead], Field(description="For each kind, the head whose map says most about the sentence.")
     ]
 
 

@@ -5,6 +5,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable
 
 import h11
 import uvicorn
@@ -29,13 +30,15 @@ def listen(host: str, port: int) -> socket.socket:
         raise HeedError(f"{host}:{port} cannot be used: {error}. Choose another --host or --port.") from error
 
 
-def run(app: FastAPI, listener: socket.socket, *, root_path: str = "", timeout: float, started: str) -> None:
+def run(
+    app: FastAPI, listener: socket.socket, *, root_path: str, timeout: float, started: Callable[[], object]
+) -> None:
     """Serve until SIGTERM or SIGINT, then finish the accepted requests.
 
     Args:
         root_path: path of the server behind a reverse proxy.
         timeout: time limit for accepted requests, in seconds.
-        started: line to print to stdout as soon as a signal would stop the server cleanly.
+        started: called as soon as a signal would stop the server cleanly.
 
     Raises:
         SystemExit: with status 0, after SIGTERM.
@@ -54,7 +57,7 @@ def run(app: FastAPI, listener: socket.socket, *, root_path: str = "", timeout: 
     )
     # uvicorn raises the signal again for the previous handler.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    print(started, flush=True)
+    started()
     uvicorn.Server(config).run(sockets=[listener])
 
 

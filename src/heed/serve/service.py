@@ -103,21 +103,22 @@ class Service:
     async def translate(self, body: TranslateRequest) -> TranslateResponse:
         """Translate the texts of a request."""
         given, shaped = (body.q, list) if isinstance(body.q, list) else ([body.q], itemgetter(0))
-        alternatives, limits = max(0, body.alternatives or 0), self.settings
+        # The text nodes of HTML have too many combinations. LibreTranslate offers no alternatives either.
+        asked, limits = max(0, body.alternatives or 0), self.settings
+        alternatives = 0 if body.format == "html" else asked
         self.check_size(*given)
-        if alternatives > limits.max_alternatives:
+        if asked > limits.max_alternatives:
             raise ApiError(f"alternatives must be at most {limits.max_alternatives}.")
         if body.beam is not None and not alternatives < body.beam <= limits.max_beam:
             raise ApiError(f"beam must be from {alternatives + 1} (alternatives + 1) to {limits.max_beam}.")
         texts = await run_in_threadpool(lambda: [self._text(content, body) for content in given])
         if (count := sum(len(text.document.sentences) for text in texts)) > limits.max_sentences:
             raise ApiError(f"{count:,} sentences exceed the limit of {limits.max_sentences:,}.")
-        # The text nodes of HTML have too many combinations. LibreTranslate offers no alternatives either.
-        versions = await self._versions(texts, body.beam, 1 if body.format == "html" else alternatives + 1)
+        versions = await self._versions(texts, body.beam, alternatives + 1)
         symptoms = [next(iter(each.values())) for each in versions]
         return TranslateResponse(
             translated_text=shaped([next(iter(each)) for each in versions]),
-            alternatives=shaped([list(each)[1:] for each in versions]) if alternatives else None,
+            alternatives=shaped([list(each)[1:] for each in versions]) if asked else None,
             detected_language=shaped([text.detection for text in texts]) if body.source == AUTO else None,
             symptoms=shaped(symptoms) if any(symptoms) else None,
         )

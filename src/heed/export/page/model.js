@@ -23,10 +23,18 @@ class Tokenizer {
     return words && `${SPACE}${words.replace(/ +/g, SPACE)}`.replace(/▁+$/, "");
   }
 
+  /* A source text with a space for each character of white space for which there is no piece, as heed's translator reads it. */
+  withKnownSpaces(text) {
+    const isKnown = space => this.segment(space).every(id => this.types[id] === "1");
+    return text.replace(/(?!\ufeff)[\s\x1c-\x1f\x85]/g, space => isKnown(space) ? space : " ");
+  }
+
   encode(text) {
-    const isBlank = !/[^\s\x1c-\x1f\x85]|\ufeff/.test(text);   // white space of any script
-    const characters = isBlank ? [] : [...this.normalize(text)];
-    const parts = this.unigram ? this.mostProbable(characters) : this.merged(characters);
+    return /[^\s\x1c-\x1f\x85]|\ufeff/.test(text) ? this.segment(text) : [];   // none for white space of any script
+  }
+
+  segment(text) {
+    const characters = [...this.normalize(text)], parts = this.unigram ? this.mostProbable(characters) : this.merged(characters);
     return parts.flatMap(part => this.ids.get(part) ?? this.unknown(part)).filter((id, i, ids) => id !== UNK || ids[i - 1] !== UNK);
   }
 

@@ -44,12 +44,15 @@ function mapsOf(memory, steps) {
   }));
 }
 
-/* [layer, head] of the map with the largest mutual information between query and key, all queries equally likely. */
+/* [layer, head] of the map that says most about the sentence, as heed chooses it: the mutual information of query and key, and
+   the longest distance, in parts of the sentence, between queries that attend to the same key. Queries are equally likely. */
 function mostInformative(weights, [L, H, Q, K]) {
   const information = range(L * H).map(i => {
     const map = weights.subarray(i * Q * K, (i + 1) * Q * K), mean = new Float64Array(K);
     map.forEach((w, j) => { mean[j % K] += w / Q; });
-    return map.reduce((total, w, j) => total + (w ? w * Math.log(w / mean[j % K]) : 0), 0);
+    const shared = (q, r) => range(K).reduce((total, k) => total + map[q * K + k] * map[r * K + k], 0);
+    const longest = Math.max(...range(Q).flatMap(q => range(q + 1).map(r => shared(q, r) * (q - r) / Q)));
+    return map.reduce((total, w, j) => total + (w ? w / Q * Math.log(w / mean[j % K]) : 0), longest);
   });
   const best = information.indexOf(Math.max(...information));
   return [Math.floor(best / H), best % H];
@@ -65,7 +68,7 @@ $("examples").onchange = event => { $("text").value = event.target.value; event.
 function read() {
   clearTimeout(timer);
   stop();
-  const ids = source.encode($("text").value.replace(/[\r\n]+/g, " "));
+  const ids = source.encode(source.withKnownSpaces($("text").value));
   state.ids = [...ids, EOS];
   state.edits = state.edits.filter(edit => edit.weights === null);
   state.prefix = [];
