@@ -25,6 +25,7 @@ SIGNAL = SimpleNamespace(**vars(signal))
 
 def remove_names() -> None:
     """Remove the names that other systems lack."""
+    import asyncio  # noqa: F401  its Unix part needs os.sysconf; Windows has another
     import mmap
 
     for name in [name for name in dir(os) if name.startswith("EX_")]:

@@ -31,6 +31,10 @@ def main() -> int:
         from soak.lives import campaign
 
         return campaign.main(sys.argv[2:])
+    if sys.argv[1:2] == ["text"]:
+        from soak import damages
+
+        return damages.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python scripts/soak", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="minimum number of kills (default: %(default)s)")
     parser.add_argument("--per-run", type=int, default=6, help="kills per run (default: %(default)s)")
