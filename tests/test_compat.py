@@ -2,7 +2,6 @@
 
 import io
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -35,11 +34,6 @@ def test_usable_cores_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch)
     assert compat.usable_cores() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
     assert compat.usable_cores() == 7
-
-
-def test_the_requeue_signal_and_its_status_are_those_of_slurm_scripts() -> None:
-    assert getattr(signal, "SIGUSR1", None) == compat.REQUEUE_SIGNAL
-    assert getattr(os, "EX_TEMPFAIL", 75) == compat.REQUEUE_STATUS
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")

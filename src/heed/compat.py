@@ -8,7 +8,6 @@ them.
 import io
 import os
 import platform
-import signal
 import sys
 import threading
 import time
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
 # ---- operating systems
 
 WINDOWS = os.name == "nt"
-
-REQUEUE_SIGNAL: signal.Signals | None = getattr(signal, "SIGUSR1", None)
-"""The signal with which SLURM's ``--signal`` announces the end of a job's time; None on Windows, which lacks it."""
-
-REQUEUE_STATUS = 75
-"""The exit status after `REQUEUE_SIGNAL`. It is ``os.EX_TEMPFAIL``, which Windows does not define."""
 
 
 def print_any_character() -> None:
