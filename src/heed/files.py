@@ -127,6 +127,14 @@ def require_room(folder: Path, needed: float, purpose: str, option: str) -> None
         )
 
 
+def expand_home(path: str) -> Path:
+    """Return a path whose ``~`` or ``~USER`` stands for a home folder; raise a HeedError if there is no such folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise HeedError(f"{path}: the home directory does not exist. Write the path without ~.") from error
+
+
 def check_regular(path: Path) -> None:
     """Raise a HeedError unless ``path`` is a regular file: reading a pipe or a device may never end."""
     if not path.exists():

@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from heed.compat import hydra_job_error, hydra_jobs
 from heed.errors import HeedError
-from heed.launch.compose import Config, compose, compose_with_hydra, quote
+from heed.launch.compose import Config, compose, compose_with_hydra, quote, search_path
 from heed.launch.errors import JobFailedError, failure_reason
 from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
@@ -57,7 +57,8 @@ class Jobs(Callback):
         if matches and not config.hydra.launcher._target_.endswith(".BasicLauncher"):
             message = f"match={config.match} needs a finished run if jobs run in parallel: give match_to=RUN."
             raise JobFailedError(HeedError(message))
-        overrides, choices = list(config.hydra.overrides.task), config.hydra.runtime.choices
+        given, choices = config.hydra.overrides, config.hydra.runtime.choices
+        overrides = [*given.task, *search_path(given.hydra)]
         sweeper = config.hydra.sweeper
         if is_grid and sweeper._target_.endswith(".BasicSweeper"):
             _check_jobs([*(f"{name}={values}" for name, values in (sweeper.params or {}).items()), *overrides])
@@ -88,7 +89,7 @@ class Jobs(Callback):
         overrides = list(job.overrides.task)
         print(f"\nJob {job.job.num}: {' '.join(overrides)}", file=sys.stderr, flush=True)
         # Lightning starts the other processes of the job with sys.argv and hydra.run.dir, as processes of a single run.
-        sys.argv = [sys.argv[0], *overrides]
+        sys.argv = [sys.argv[0], *overrides, *search_path(job.overrides.hydra)]
         with read_write(job):
             job.run.dir = job.runtime.output_dir
 
