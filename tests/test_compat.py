@@ -165,13 +165,6 @@ def test_sacrebleu_statistics_are_the_counts_of_each_sentence() -> None:
 # ---- torch
 
 
-def test_lerp_all_interpolates_in_place() -> None:
-    tensors, ends = [torch.zeros(3), torch.ones(2, 2)], [torch.full((3,), 4.0), torch.full((2, 2), 5.0)]
-    compat.lerp_all_(tensors, ends, 0.25)
-    assert torch.equal(tensors[0], torch.ones(3))
-    assert torch.equal(tensors[1], torch.full((2, 2), 2.0))
-
-
 def test_descend_all_decays_and_steps_in_place() -> None:
     for decay in (0.5, torch.tensor(0.5)):
         tensors = [torch.tensor([4.0]), torch.tensor([2.0, 8.0])]

@@ -152,14 +152,10 @@ def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
 def _git_commit() -> str | None:
     """Return the commit of the code, with "-dirty" if files differ from it; None outside heed's own repository."""
     clone = Path(__file__).parents[3]
-
-    def git(*words: str) -> str:
-        command = ("git", "-C", str(clone), *words)
-        return subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout.strip()
-
+    if not (clone / ".git").exists():  # installed, perhaps in a folder inside another repository
+        return None
+    command = ("git", "-C", str(clone), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     try:
-        # heed may be installed in a folder inside another repository.
-        is_own = Path(git("rev-parse", "--show-toplevel")).samefile(clone)
-        return git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") if is_own else None
+        return subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
