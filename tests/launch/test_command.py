@@ -68,6 +68,9 @@ def test_presets_of_ones_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "\nseed: 7\n" in done.stdout
     assert "dropout: 0.125" in done.stdout
+    (tmp_path / "my_conf" / "primary.yaml").write_text("defaults: [train, _self_]\nseed: 8\n")
+    words = ("--config-dir", "my_conf", "--config-name", "primary")
+    assert "\nseed: 8\n" in run("heed train", *words, "--cfg", "job", folder=tmp_path).stdout
     # They are known to whatever composes the options again.
     done = run("heed train", "--config-dir", "my_conf", "experiment=mine", "model.dropoutt=0.3", folder=tmp_path)
     assert done.stderr.startswith("heed train: model.dropoutt is unknown (did you mean model.dropout?)")

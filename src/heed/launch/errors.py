@@ -111,6 +111,7 @@ def flags_last(words: Sequence[str]) -> list[str]:
     """Return the words of a command line with Hydra's flags at the end: it refuses options after a flag.
 
     ``--config-dir`` becomes an option of Hydra, so that whatever composes these words finds the presets of the user.
+    With ``--config-name`` it remains: that option finds no primary config.
 
     Raises:
         HeedError: if a flag does not exist, such as ``--lr``, or the folder of ``--config-dir``.
@@ -126,7 +127,7 @@ def flags_last(words: Sequence[str]) -> list[str]:
     if given.config_dir and not Path(given.config_dir).is_dir():
         raise HeedError(f"There is no folder {given.config_dir}: --config-dir names a folder with your own presets.")
     flags = [word for word in words if word not in given.overrides]
-    if (folder := given.config_dir) is None:
+    if (folder := given.config_dir) is None or given.config_name:
         return [*given.overrides, *flags]
     flags = [word for word in flags if word != folder and not word.startswith(("--config-dir", "-cd"))]
     return [*given.overrides, f"hydra.searchpath=[{quote(f'file://{Path(folder).absolute()}')}]", *flags]
