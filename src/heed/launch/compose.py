@@ -157,8 +157,9 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
     pairs = count_pairs()
     _, row = min((abs(math.log(size / max(pairs, 1))), row) for row, size in enumerate(table["pairs"]))
     values = {name: options[name][row] for name in names}
-    if (warmup := "schedule.warmup_steps") in values and limits.get("max_steps"):
-        values[warmup] = max(1, min(values[warmup], limits.max_steps // 10))
+    steps = limits.get("max_steps")
+    if (warmup := "schedule.warmup_steps") in values and isinstance(steps, int):  # other values are reported later
+        values[warmup] = max(1, min(values[warmup], steps // 10))
     for name, value in values.items():
         OmegaConf.update(cfg, name, value)
     chosen = " ".join(f"{name}={format_value(value)}" for name, value in values.items())
