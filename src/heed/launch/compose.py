@@ -90,9 +90,10 @@ def expand_resume(words: Sequence[str]) -> list[str]:
     if not (run / HYDRA_FOLDER / "hydra.yaml").is_file():
         raise HeedError(f"resume={value} names no run: give its folder (runs/NAME/TIME), or true for the newest run.")
     job = read_yaml(run / HYDRA_FOLDER / "hydra.yaml", limit=CONFIG_LIMIT)["hydra"]
-    before = [word for name, word in _by_name(read_overrides(run)).items() if name not in (*given, "ckpt_path")]
+    options = _by_name([*search_path(job["overrides"]["hydra"]), *read_overrides(run)])
+    before = [word for name, word in options.items() if name not in (*given, "ckpt_path")]
     kept = [word for name, word in given.items() if name not in ("resume", "hydra.run.dir")]
-    return [*search_path(job["overrides"]["hydra"]), *before, *kept, f"hydra.run.dir={quote(run)}", "resume=true"]
+    return [*before, *kept, f"hydra.run.dir={quote(run)}", "resume=true"]
 
 
 def search_path(overrides: Iterable[str]) -> list[str]:
