@@ -137,11 +137,12 @@ def compose_with_hydra(overrides: Sequence[str]) -> Config:
         GlobalHydra.instance().hydra = running
 
 
-def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
+def settle_auto(cfg: Config, count_pairs: Callable[[], int], before: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Give the options that are ``auto`` the values of the nearest number of pairs in the table.
 
     Numbers are compared by their ratio. ``count_pairs`` is not called if no option of the table is ``auto``. A run that
     is limited by steps or time needs no limit of epochs. The warm-up is at most a tenth of a limit of steps.
+    A resumed run keeps the values that it had ``before``, because the limit of steps may have changed.
 
     Returns:
         What was chosen, under "Auto", for the lines before a run; nothing if no option is ``auto``.
@@ -161,6 +162,8 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
     steps = limits.get("max_steps")
     if (warmup := "schedule.warmup_steps") in values and isinstance(steps, int):  # other values are reported later
         values[warmup] = max(1, min(values[warmup], steps // 10))
+    kept = OmegaConf.create(dict(before or {}))
+    values = {name: OmegaConf.select(kept, name, default=value) for name, value in values.items()}
     for name, value in values.items():
         OmegaConf.update(cfg, name, value)
     chosen = " ".join(f"{name}={format_value(value)}" for name, value in values.items())

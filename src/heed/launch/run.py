@@ -123,7 +123,8 @@ def settle(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, dict[str, 
     selection, _ = load_metrics(config)
     _build_trainer(config, parts | {"logger": {}}, folder, selection, ())
 
-    if facts := settle_auto(cfg, lambda: len(text()[0].train)):
+    before = find_config(folder) if cfg.resume else None
+    if facts := settle_auto(cfg, lambda: len(text()[0].train), before):
         config, parts = dry_run(cfg)
     if cfg.match is not None:
         match = match_run(cfg, folder, parts["model"], lambda: text()[1].vocabulary)

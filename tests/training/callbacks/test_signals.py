@@ -17,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from heed.runs.config import read_config
 from tests import forkserver
 
 ROOT = Path(__file__).parents[3]
@@ -116,7 +117,9 @@ def test_a_run_that_is_stopped_thrice_ends_like_an_uninterrupted_run(
     assert 0 < stops[0] < stops[1] < stops[2]
 
     end = [*settings, f"trainer.max_steps={stops[2] + 7}"]
-    resumed, whole = run("stopped", *end, "trainer.log_every=1", "resume=true"), run("whole", *end)
+    resumed = run("stopped", *end, "trainer.log_every=1", "resume=true")
+    warmup = read_config(resumed)["schedule"]["warmup_steps"]  # auto, chosen before the limit of steps was known
+    whole = run("whole", *end, f"schedule.warmup_steps={warmup}")
     assert same_weights(whole, resumed)
     assert json.loads((resumed / "results.json").read_text())["steps"] == stops[2] + 7
     # Every step is taken once, and validations follow the same steps.

@@ -66,7 +66,7 @@ class EMA(Callback):
         assert self._average is not None
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
         self.steps += 1
-        update = get_ema_multi_avg_fn(decay)
+        update = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
         update([*self._average.parameters()], [*pl_module.model.parameters()], self.steps)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
