@@ -17,7 +17,6 @@ from hypothesis import settings
 from omegaconf import DictConfig
 
 from heed import launch
-from heed.compat import REQUEUE_SIGNAL
 from heed.launch.compose import compose as launch_compose
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
@@ -165,7 +164,6 @@ def command(
         return status, capsys.readouterr().err
 
     monkeypatch.chdir(tmp_path)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, REQUEUE_SIGNAL) if number is not None}
+    before = signal.getsignal(signal.SIGTERM)
     yield run
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    signal.signal(signal.SIGTERM, before)

@@ -8,7 +8,7 @@ POSIX = {
     "data/formats/test_files.py": "named pipes, links, file modes",
     "test_cache.py": "SIGKILL, file names that are not UTF-8",
     "launch/test_elastic.py": "process groups",
-    "launch/test_slurm.py": "bash, process groups, SIGUSR1",
+    "launch/test_slurm.py": "bash, process groups",
     "reliability/fuzz": "fork",
     "reliability/test_fuzz.py": "fork",
     "runs/test_claim.py": "fork, signal.pause",
@@ -19,7 +19,7 @@ POSIX = {
     "test_manners.py": "sessions, /dev",
     "test_progress.py": "pseudo-terminals",
     "test_project_files.py": "make",
-    "training/callbacks/test_signals.py": "SIGUSR1, SIGTERM that a process can handle",
+    "training/callbacks/test_signals.py": "SIGTERM that a process can handle",
 }
 """What these files need, and Windows lacks."""
 

@@ -2,7 +2,6 @@
 
 import io
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -35,11 +34,6 @@ def test_usable_cores_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch)
     assert compat.usable_cores() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
     assert compat.usable_cores() == 7
-
-
-def test_the_requeue_signal_and_its_status_are_those_of_slurm_scripts() -> None:
-    assert getattr(signal, "SIGUSR1", None) == compat.REQUEUE_SIGNAL
-    assert getattr(os, "EX_TEMPFAIL", 75) == compat.REQUEUE_STATUS
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
@@ -169,13 +163,6 @@ def test_sacrebleu_statistics_are_the_counts_of_each_sentence() -> None:
 
 
 # ---- torch
-
-
-def test_lerp_all_interpolates_in_place() -> None:
-    tensors, ends = [torch.zeros(3), torch.ones(2, 2)], [torch.full((3,), 4.0), torch.full((2, 2), 5.0)]
-    compat.lerp_all_(tensors, ends, 0.25)
-    assert torch.equal(tensors[0], torch.ones(3))
-    assert torch.equal(tensors[1], torch.full((2, 2), 2.0))
 
 
 def test_descend_all_decays_and_steps_in_place() -> None:

@@ -7,12 +7,9 @@ them.
 
 import io
 import os
-import platform
-import signal
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache
@@ -28,12 +25,6 @@ if TYPE_CHECKING:
 # ---- operating systems
 
 WINDOWS = os.name == "nt"
-
-REQUEUE_SIGNAL: signal.Signals | None = getattr(signal, "SIGUSR1", None)
-"""The signal with which SLURM's ``--signal`` announces the end of a job's time; None on Windows, which lacks it."""
-
-REQUEUE_STATUS = 75
-"""The exit status after `REQUEUE_SIGNAL`. It is ``os.EX_TEMPFAIL``, which Windows does not define."""
 
 
 def print_any_character() -> None:
@@ -80,14 +71,6 @@ def is_running(process: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-@cache
-def process_space() -> str:
-    """Return a digest of the machine and, on Linux, the container: process numbers are unique within it."""
-    container = Path("/proc/self/ns/pid")
-    facts = f"{platform.node()} {container.readlink() if container.exists() else ''}"
-    return f"{zlib.crc32(facts.encode()):08x}"
 
 
 def sync_file(path: Path) -> None:
@@ -232,13 +215,6 @@ def _methods(cls: type) -> frozenset[str] | None:
     if not cls.__module__.startswith(("heed.", "torch.nn.modules.")):
         return None
     return frozenset(name for name in dir(cls) if callable(getattr(cls, name)))
-
-
-def lerp_all_(tensors: "Sequence[Tensor]", ends: "Sequence[Tensor]", weight: float) -> None:
-    """Move every tensor by ``weight`` towards its end, in place (torch 2.8: ``torch._foreach_lerp_``)."""
-    import torch
-
-    torch._foreach_lerp_(list(tensors), list(ends), weight)
 
 
 def descend_all_(

@@ -163,33 +163,6 @@ def write_config(run: Path, **settings: Any) -> Path:
     return run
 
 
-def test_the_mean_of_unrelated_runs_gives_a_warning(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
-    write_config(run)
-    others = {
-        name: save(tmp_path / name / "model", model(3)).parent for name in ("twin", "stranger", "child", "sister")
-    }
-    write_config(others["twin"])
-    write_config(others["stranger"], seed=2)
-    write_config(others["child"], seed=3, init_from=str(run))
-    write_config(others["sister"], seed=4, init_from=str(run / "model"))
-    for pair, is_related in (
-        ((run, others["twin"]), True),
-        ((run, others["child"]), True),
-        ((others["child"], others["sister"]), True),
-        ((run, others["stranger"]), False),
-        ((others["sister"], others["stranger"]), False),
-    ):
-        out = tmp_path / f"{pair[0].name}-{pair[1].name}"
-        assert main(["average", *map(str, pair), "--out", str(out)]) == 0
-        assert ("may have started from different weights" in capsys.readouterr().err) != is_related
-
-
-def test_unknown_initial_weights_give_a_warning(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
-    copy = save(tmp_path / "copies" / "copy", model(3))
-    assert main(["average", str(write_config(run)), str(copy), "--out", str(tmp_path / "out")]) == 0
-    assert "may have started from different weights" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("content", "options", "words"),
     [

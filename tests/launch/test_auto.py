@@ -66,6 +66,11 @@ def test_the_warm_up_is_at_most_a_tenth_of_the_steps() -> None:
     for steps, expected in ((150, 15), (9, 1), (100_000, table[-1])):
         assert settled(10**6, f"trainer.max_steps={steps}").schedule.warmup_steps == expected
     assert settled(10**6, "trainer.max_steps=150", "schedule.warmup_steps=140").schedule.warmup_steps == 140
+    resumed = compose([*FILES, "trainer.max_steps=150"])
+    settle_auto(resumed, lambda: 10**6, {"schedule": {"warmup_steps": 400}})
+    assert resumed.schedule.warmup_steps == 400
+    for wrong in ("abc", "[3]"):  # reported with the other wrong options
+        assert settled(10**6, f"trainer.max_steps={wrong}").schedule.warmup_steps == table[-1]
 
 
 def test_a_model_of_the_user_gets_no_values_of_a_family() -> None:

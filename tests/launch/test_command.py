@@ -68,13 +68,27 @@ def test_presets_of_ones_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "\nseed: 7\n" in done.stdout
     assert "dropout: 0.125" in done.stdout
+    (tmp_path / "my_conf" / "primary.yaml").write_text("defaults: [train, _self_]\nseed: 8\n")
+    words = ("--config-dir", "my_conf", "--config-name", "primary")
+    assert "\nseed: 8\n" in run("heed train", *words, "--cfg", "job", folder=tmp_path).stdout
+    # They are known to whatever composes the options again.
+    done = run("heed train", "--config-dir", "my_conf", "experiment=mine", "model.dropoutt=0.3", folder=tmp_path)
+    assert done.stderr.startswith("heed train: model.dropoutt is unknown (did you mean model.dropout?)")
+    assert len(done.stderr.splitlines()) == 1
+    done = run("heed train", "-m", "--config-dir=my_conf", "experiment=mine", "model.dropout=0.1,2", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("heed train: Job 1, experiment=mine model.dropout=2 ")
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
 def test_lightning_starts_the_processes_of_the_jobs_of_a_grid(tmp_path: Path) -> None:
     """The jobs of a grid have command lines of their own."""
     write_pairs(tmp_path)
-    two = ("trainer=ddp_cpu", "trainer.devices=2", *FILES)
+    preset = tmp_path / "my_conf" / "experiment" / "mine.yaml"
+    preset.parent.mkdir(parents=True)
+    preset.write_text("# @package _global_\nmodel:\n  dropout: 0.125\n")
+    two = ("--config-dir", "my_conf", "experiment=mine", "trainer=ddp_cpu", "trainer.devices=2", *FILES)
     done = run("heed train", "-m", "seed=1,2", *two, "hydra.sweep.dir=grid", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     results = [json.loads(path.read_text()) for path in (tmp_path / "grid").glob("*/results.json")]

@@ -17,12 +17,24 @@ from heed.launch.compose import expand_resume, quote
 from tests.finished import FinishedRun
 from tests.launch.test_command import FILES, write_pairs
 
-INTERRUPT = "+callbacks.mine._target_=tests.launch.test_interactive.InterruptAfterOneStep"
+INTERRUPT = "+callbacks.mine._target_=tests.launch.test_interactive.Interrupt"
 
 
-class InterruptAfterOneStep(L.Callback):
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.global_step == 1:
+class Interrupt(L.Callback):
+    """Interrupts a run before its first step or, by default, after it."""
+
+    def __init__(self, steps: int = 1) -> None:
+        self.steps = steps
+        self.is_resumed = False
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.is_resumed = True
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps}
+
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step == self.steps and not self.is_resumed:
             signal.raise_signal(signal.SIGINT)
 
 
@@ -33,14 +45,18 @@ def test_a_run_is_interrupted_and_continued_in_one_process(
     write_pairs(tmp_path)
     monkeypatch.chdir(tmp_path)
     argv, handler = list(sys.argv), signal.getsignal(signal.SIGINT)
+    preset = tmp_path / "my_conf" / "experiment" / "mine.yaml"
+    preset.parent.mkdir(parents=True)
+    preset.write_text("# @package _global_\nseed: 7\n")
     with pytest.raises(KeyboardInterrupt):
-        heed.train(*FILES, INTERRUPT, name="a b", trainer="cpu")
+        heed.train("--config-dir=my_conf", "experiment=mine", *FILES, INTERRUPT, name="a b", trainer="cpu")
     (folder,) = (tmp_path / "runs" / "a b").iterdir()
     assert f"To resume: heed train 'resume={folder}'" in capsys.readouterr().err
     assert (sys.argv, signal.getsignal(signal.SIGINT)) == (argv, handler)
+    assert repr(heed.TrainedRun(folder)) == f"<TrainedRun {folder}: unfinished>"
     run = heed.train(resume=folder)
     assert run.path == folder
-    assert run.results["steps"] == 2
+    assert (run.results["steps"], run.results["seed"]) == (2, 7)
     assert repr(run).startswith(f"<TrainedRun {folder}: transformer, {run.results['params']:,} parameters, valid BLEU ")
     assert len(run.load(device="cpu").translate(["a b"])) == 1
     assert "few_steps" in run.diagnoses or "step_size" in run.diagnoses
@@ -49,6 +65,20 @@ def test_a_run_is_interrupted_and_continued_in_one_process(
     assert curves["step"][-1] == 2
     assert np.isfinite(curves["valid_bleu"]).sum() == 1
     assert heed.TrainedRun(str(folder)).results == run.results
+
+
+@pytest.mark.slow
+def test_a_run_interrupted_before_its_first_step_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_pairs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        heed.train(*FILES, INTERRUPT, "+callbacks.mine.steps=0", schedule="inverse_sqrt", name="early", trainer="cpu")
+    (folder,) = (tmp_path / "runs" / "early").iterdir()
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["last-0000000.ckpt"]
+    assert heed.train(resume=folder).results["steps"] == 2
+    assert "The learning rate goes on" not in capsys.readouterr().err
 
 
 def test_check_returns_the_lines_of_the_command_and_leaves_the_process_as_it_was(
@@ -121,3 +151,11 @@ def test_resume_with_a_folder_stands_for_the_options_of_the_run(finished: Finish
     assert "trainer.max_steps=4" not in words
     assert "model=rnn" in words
     assert expand_resume(["resume=True", "model=rnn"]) == ["resume=True", "model=rnn"]
+
+
+def test_a_run_of_thousands_of_files_is_resumed(finished: FinishedRun, tmp_path: Path) -> None:
+    (tmp_path / ".hydra").mkdir()
+    job = (finished.folder / ".hydra" / "hydra.yaml").read_text(encoding="utf-8")
+    files = "".join(f"# data/text-{number}.en\n" for number in range(20_000))
+    (tmp_path / ".hydra" / "hydra.yaml").write_text(job + files, encoding="utf-8")
+    assert expand_resume([f"resume={tmp_path}"])[-1] == "resume=true"

@@ -10,30 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from heed.launch.multirun import confounders, draw_scores
+from heed.launch.multirun import draw_scores
 from heed.runs.table import read_runs, runs_table, sort_runs
 from tests import forkserver
 from tests.wandb_file import read_wandb
 
 TRAIN = Path(__file__).parents[2] / "train.py"
-
-
-@pytest.mark.parametrize(
-    ("overrides", "varied"),
-    [
-        (["model=rnn", "model/attention=additive,dot,general"], "model.attention.order and model.attention.input_feed"),
-        (["model=rnn", "model/attention=dot,none", "seed=1,2"], "model.attention.input_feeding: to compare"),
-        (["model=rnn", "model/attention=dot,general,concat"], None),
-        (["model=rnn", "model.attention.score=additive,dot"], None),
-        (["model=rnn", "model/attention=dot,additive", "model.attention.order=luong",
-          "model.attention.input_feeding=true"], None),
-        (["model=rnn,transformer", "seed=1"], None),
-    ],
-)  # fmt: skip
-def test_a_grid_of_attentions_names_what_else_it_varies(overrides: list[str], varied: str | None) -> None:
-    lines = confounders(overrides)
-    assert len(lines) == (varied is not None)
-    assert f"also varies {varied}" in "".join(lines) or varied is None
 
 
 def test_no_job_runs_if_an_option_of_another_is_wrong(command: Callable[..., tuple[int, str]], tmp_path: Path) -> None:

@@ -50,6 +50,13 @@ def test_a_checkpoint_at_max_steps_cannot_be_trained_further(command: Command, t
     assert f"{checkpoint} is already at step 2 of trainer.max_steps=2: raise trainer.max_steps" in err
     status, err = command(*options, "hydra.run.dir=two", f"ckpt_path='{checkpoint}'", "trainer.max_steps=4")
     assert status == 0, err
+    options = (*options, "trainer.max_steps=null", "trainer.max_time=00:00:00:01")
+    status, err = command(*options, "hydra.run.dir=three")
+    assert status == 0, err
+    checkpoint = max((tmp_path / "three" / "checkpoints").glob("last-*.ckpt"))
+    status, err = command(*options, "hydra.run.dir=four", f"ckpt_path='{checkpoint}'")
+    assert status == 2
+    assert "of trainer.max_time=00:00:00:01: raise trainer.max_time" in err
 
 
 def test_too_little_room_for_a_checkpoint_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -117,11 +117,11 @@ def test_the_batch_script_of_the_docs_requeues_its_job_and_resumes(tmp_path: Pat
     with started_job(tmp_path, "trainer.max_steps=null") as job:
         wait_for_steps(folder, 3)
         # Only the second process gets the signal: all of them agree on what to do.
-        os.kill(int((tmp_path / "pids").read_text().split()[1]), signal.SIGUSR1)
+        os.kill(int((tmp_path / "pids").read_text().split()[1]), signal.SIGTERM)
         _, printed = job.communicate(timeout=60)
     assert "Traceback" not in printed
-    assert job.returncode == 75, printed
-    assert (tmp_path / "statuses").read_text().split() == ["75", "0"]
+    assert job.returncode == 130, printed
+    assert (tmp_path / "statuses").read_text().split() == ["130", "0"]
     assert (tmp_path / "scontrol").read_text() == "requeue 17\n"  # once: Lightning does not queue it again too
     (checkpoint,) = (folder / "checkpoints").iterdir()
     step = int(checkpoint.stem.removeprefix("last-"))

@@ -13,7 +13,7 @@ from heed.evaluation.buckets import WORD_COUNTS
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import casefolded_words
 from heed.launch import finish
-from heed.runs.model_card import CardSplit, write_model_card
+from heed.runs.model_card import write_model_card
 from heed.sweep.verdict import score_tests
 
 SMOKE = ["debug=smoke", "model=rnn", "model.d_embedding=16", "model.d_model=16", "data.train=500", "data.valid=20",
@@ -51,18 +51,22 @@ def results(references: list[str], translations: list[str]) -> dict[str, object]
     }
 
 
+def write_valid(run: Path, *sides: list[str]) -> None:
+    """Write sources, references and translations of the validation set of a run, and make its model folder."""
+    (run / "model").mkdir()
+    (run / "translations").mkdir()
+    for suffix, lines in zip(("src", "ref", "hyp"), sides, strict=True):
+        (run / "translations" / f"valid.{suffix}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
 def test_card_has_scores_and_front_matter(tmp_path: Path) -> None:
     references = [f"ein Hund schläft auf dem Sofa {i}" for i in range(60)]
     translations = [line if i < 30 else "etwas ganz anderes" for i, line in enumerate(references)]
     facts: dict[str, Any] = results(references, translations)
-    split = CardSplit(['a "dog" sleeps'] * 60, references, translations, facts["valid"], "de")
-    write_model_card(
-        tmp_path,
-        facts,
-        splits={"valid": split},
-        directions=[("eng_Latn", "de"), ("de", "en_GB")],  # the hub knows ISO 639 only
-    )
-    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    write_valid(tmp_path, ['a "dog" sleeps'] * 60, references, translations)
+    directions = [("eng_Latn", "de"), ("de", "en_GB")]  # the hub knows ISO 639 only
+    write_model_card(tmp_path, facts, directions=directions, license=None)
+    text = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     _, front, body = text.split("---\n", 2)
     matter = yaml.safe_load(front)
     assert matter["language"] == ["en", "de"]
@@ -87,16 +91,10 @@ def test_card_has_scores_and_front_matter(tmp_path: Path) -> None:
 
 def test_the_licence_is_that_of_the_option(tmp_path: Path) -> None:
     facts: dict[str, Any] = results(["ein Hund"], ["ein Hund"])
-    split = CardSplit(["a dog"], ["ein Hund"], ["ein Hund"], facts["valid"], "de")
+    write_valid(tmp_path, ["a dog"], ["ein Hund"], ["ein Hund"])
     for chosen, matter, section in (("cc-by-4.0", "cc-by-4.0", "cc-by-4.0"), (None, "unknown", "Not chosen yet")):
-        write_model_card(
-            tmp_path,
-            facts,
-            splits={"valid": split},
-            directions=[("en", "de")],
-            license=chosen,
-        )
-        _, front, body = (tmp_path / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+        write_model_card(tmp_path, facts, directions=[("en", "de")], license=chosen)
+        _, front, body = (tmp_path / "model" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
         assert yaml.safe_load(front)["license"] == matter
         assert body.split("## Licence\n\n")[1].startswith(section)
 

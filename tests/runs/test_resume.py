@@ -108,7 +108,7 @@ def test_a_checkpoint_of_another_tokenizer_or_optimizer_or_without_progress_is_r
         ({"state_dict": {"w": torch.zeros(3)}}, "another architecture"),
         ({"tokenizer": "other"}, "another tokenizer"),
         ({"optimizer": "Muon"}, "the optimizer state of Muon, which AdamW cannot use"),
-        ({"loops": {"fit_loop": {"epoch": 1}}}, "does not contain the training progress"),
+        ({"loops": {"fit_loop": {"state_dict": {}}}}, "does not contain the training progress"),
     ):
         with pytest.raises(HeedError, match=f"^a.ckpt .*{message}"):
             check(**changes)

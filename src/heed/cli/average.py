@@ -1,7 +1,6 @@
 """``heed average``: average checkpoints or models into one model."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from heed.inference import model_folder
-    from heed.runs.averaging import average, find_unrelated
+    from heed.runs.averaging import average
 
     for name in ("last", "best"):
         if (count := getattr(args, name)) is not None and count < 1:
@@ -34,14 +33,11 @@ def run(args: argparse.Namespace) -> None:
         )
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise HeedError(f"--out {args.out} already exists: name a new folder.")
-    warning = find_unrelated([source.folder for source in sources])
     averaged = average(sources)
     extra = {key: value for key, value in averaged.config.items() if key not in ("family", "model")}
     extra["average_of"] = [path_text(source.path) for source in sources]
     with replacing(args.out.absolute(), durable=True) as folder:
         model_folder.save(folder, averaged.model, averaged.tokenizer, extra=extra)
-    if warning:
-        print(f"heed: {warning}", file=sys.stderr)
     write_lines([f"{args.out}: the mean of", *(f"  {source.path}" for source in sources)])
 
 

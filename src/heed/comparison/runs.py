@@ -17,7 +17,7 @@ from heed.evaluation.scores import SystemOutput
 from heed.inference.loading import load
 from heed.inference.translator import Translator
 from heed.runs.config import GRID, find_config, read_varied_overrides
-from heed.runs.results import RESULTS, direction_of, read_results
+from heed.runs.results import RESULTS, direction_of, read_results, read_split
 
 GRID_FILES = (GRID, "sweep.txt", "sweep.svg", "sweep.pdf")
 """Files between the jobs in the folder of a grid."""
@@ -229,8 +229,7 @@ def _read_lines(path: Path, split: str, suffix: str, *, count: int | None = None
             + (f"It has translations of {there}: choose with --split." if there else "It has no translations.")
         )
     try:
-        # Runs end lines with "\n" only; splitlines() would split at other characters, too.
-        lines = file.read_bytes().decode().split("\n")[:-1]
+        lines = read_split(path, split, suffix)
     except UnicodeDecodeError as error:
         raise HeedError(f"{file} is not UTF-8: copy it again.") from error
     if count not in (None, len(lines)):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from heed.compat import REQUEUE_SIGNAL, REQUEUE_STATUS, print_any_character
+from heed.compat import print_any_character
 from heed.errors import HeedError
 from heed.launch import program
 
@@ -19,8 +19,8 @@ from heed.launch import program
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run ``python train.py …`` with the arguments of the process, or ``heed train`` with these arguments.
 
-    Exit with 2 after an error the user can fix, 130 after an interruption, 75 after SIGUSR1. Print such an error as a
-    message without a traceback, and raise any other one.
+    Exit with 2 after an error the user can fix, and with 130 after an interruption. Print such an error as a message
+    without a traceback, and raise any other one.
     """
     print_any_character()
     if arguments is not None:
@@ -37,8 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"
     # Schedulers stop a job with SIGTERM: treat it as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if REQUEUE_SIGNAL is not None:  # see heed.training.callbacks.signals
-        signal.signal(REQUEUE_SIGNAL, lambda *_: sys.exit(REQUEUE_STATUS))
     sys.path.append(str(Path.cwd()))  # for classes of the user: +callbacks.mine._target_=my_module.MyCallback
     try:
         task = describe if (is_dry := program.DRY_RUN in sys.argv) else train

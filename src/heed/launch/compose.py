@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,10 +19,10 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf, open_dict
 
 from heed.errors import HeedError
-from heed.files import read_yaml
+from heed.files import expand_home, read_yaml
 from heed.launch.program import CONF
 from heed.options import format_value
-from heed.runs.config import HYDRA_FOLDER, read_overrides
+from heed.runs.config import CONFIG_LIMIT, HYDRA_FOLDER, read_overrides
 
 Config: TypeAlias = Any
 """Hydra's DictConfig, which beartype cannot check."""
@@ -86,14 +86,19 @@ def expand_resume(words: Sequence[str]) -> list[str]:
         value = str(OverridesParser.create().parse_override(word).value())
     if value.lower() in TRUTHS:
         return list(words)
-    run = Path(value).expanduser().absolute()
+    run = expand_home(value).absolute()
     if not (run / HYDRA_FOLDER / "hydra.yaml").is_file():
         raise HeedError(f"resume={value} names no run: give its folder (runs/NAME/TIME), or true for the newest run.")
-    sources = read_yaml(run / HYDRA_FOLDER / "hydra.yaml")["hydra"]["runtime"]["config_sources"]
-    folders = [f"--config-dir={each['path']}" for each in sources if each["provider"] == "command-line"]
-    before = [word for name, word in _by_name(read_overrides(run)).items() if name not in (*given, "ckpt_path")]
+    job = read_yaml(run / HYDRA_FOLDER / "hydra.yaml", limit=CONFIG_LIMIT)["hydra"]
+    options = _by_name([*search_path(job["overrides"]["hydra"]), *read_overrides(run)])
+    before = [word for name, word in options.items() if name not in (*given, "ckpt_path")]
     kept = [word for name, word in given.items() if name not in ("resume", "hydra.run.dir")]
-    return [*folders, *before, *kept, f"hydra.run.dir={quote(run)}", "resume=true"]
+    return [*before, *kept, f"hydra.run.dir={quote(run)}", "resume=true"]
+
+
+def search_path(overrides: Iterable[str]) -> list[str]:
+    """Return those of Hydra's own overrides that name folders with presets of the user (``--config-dir``)."""
+    return [word for word in overrides if word.startswith("hydra.searchpath=")]
 
 
 def quote(value: Any) -> str:
@@ -132,11 +137,12 @@ def compose_with_hydra(overrides: Sequence[str]) -> Config:
         GlobalHydra.instance().hydra = running
 
 
-def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
+def settle_auto(cfg: Config, count_pairs: Callable[[], int], before: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Give the options that are ``auto`` the values of the nearest number of pairs in the table.
 
     Numbers are compared by their ratio. ``count_pairs`` is not called if no option of the table is ``auto``. A run that
     is limited by steps or time needs no limit of epochs. The warm-up is at most a tenth of a limit of steps.
+    A resumed run keeps the values that it had ``before``, because the limit of steps may have changed.
 
     Returns:
         What was chosen, under "Auto", for the lines before a run; nothing if no option is ``auto``.
@@ -153,8 +159,11 @@ def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
     pairs = count_pairs()
     _, row = min((abs(math.log(size / max(pairs, 1))), row) for row, size in enumerate(table["pairs"]))
     values = {name: options[name][row] for name in names}
-    if (warmup := "schedule.warmup_steps") in values and limits.get("max_steps"):
-        values[warmup] = max(1, min(values[warmup], limits.max_steps // 10))
+    steps = limits.get("max_steps")
+    if (warmup := "schedule.warmup_steps") in values and isinstance(steps, int):  # other values are reported later
+        values[warmup] = max(1, min(values[warmup], steps // 10))
+    kept = OmegaConf.create(dict(before or {}))
+    values = {name: OmegaConf.select(kept, name, default=value) for name, value in values.items()}
     for name, value in values.items():
         OmegaConf.update(cfg, name, value)
     chosen = " ".join(f"{name}={format_value(value)}" for name, value in values.items())
@@ -174,8 +183,7 @@ def find_differences(cfg: Config) -> list[str]:
     leading = {name: chosen[name] for name in LEADING if name in chosen and chosen[name] != defaults[name]}
     presets = {name: chosen[name] for name in PRESETS if name in chosen}
     # The user's presets may choose configs in folders of the user.
-    folders = [quote(f"file://{source.path}") for source in job.runtime.config_sources if source.schema == "file"]
-    words = [f"hydra.searchpath=[{','.join(folders)}]", *(f"{name}={choice}" for name, choice in leading.items())]
+    words = [*search_path(job.overrides.hydra), *(f"{name}={choice}" for name, choice in leading.items())]
     try:
         base = compose_with_hydra(words)
         usual = {**base.hydra.runtime.choices, **leading, **presets}

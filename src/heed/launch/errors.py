@@ -19,7 +19,7 @@ from heed.compat import hydra_flags
 from heed.errors import HeedError, first_line
 from heed.files import NO_ROOM
 from heed.launch import program
-from heed.launch.compose import Config, compose_with_hydra
+from heed.launch.compose import Config, compose_with_hydra, quote
 from heed.options import suggest
 
 
@@ -110,6 +110,9 @@ def _malformed(overrides: Sequence[str]) -> str | None:
 def flags_last(words: Sequence[str]) -> list[str]:
     """Return the words of a command line with Hydra's flags at the end: it refuses options after a flag.
 
+    ``--config-dir`` becomes an option of Hydra, so that whatever composes these words finds the presets of the user.
+    With ``--config-name`` it remains: that option finds no primary config.
+
     Raises:
         HeedError: if a flag does not exist, such as ``--lr``, or the folder of ``--config-dir``.
     """
@@ -123,7 +126,11 @@ def flags_last(words: Sequence[str]) -> list[str]:
         raise HeedError(f"{unknown[0]} is unknown{similar}: options have no dashes, such as model.dropout=0.2.")
     if given.config_dir and not Path(given.config_dir).is_dir():
         raise HeedError(f"There is no folder {given.config_dir}: --config-dir names a folder with your own presets.")
-    return [*given.overrides, *(word for word in words if word not in given.overrides)]
+    flags = [word for word in words if word not in given.overrides]
+    if (folder := given.config_dir) is None or given.config_name:
+        return [*given.overrides, *flags]
+    flags = [word for word in flags if word != folder and not word.startswith(("--config-dir", "-cd"))]
+    return [*given.overrides, f"hydra.searchpath=[{quote(f'file://{Path(folder).absolute()}')}]", *flags]
 
 
 def _is_from_composition(error: BaseException) -> bool:

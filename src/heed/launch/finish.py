@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 import lightning as L
 from torch import Tensor
 
-from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
@@ -21,8 +20,8 @@ from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
-from heed.runs.model_card import CardSplit, write_model_card
-from heed.runs.results import INITIAL_SCORES, build_results, scores_by_split, write_results
+from heed.runs.model_card import write_model_card
+from heed.runs.results import INITIAL_SCORES, build_results, write_results
 from heed.training.callbacks.attention_heads import MeasureAttentionHeads
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.corpora import CountCorpora
@@ -109,22 +108,10 @@ def write_run(
     }
     evaluated = {split: (result.scores, result.loss) for split, result in module.results.items()}
     results = build_results(facts, evaluated, validated=data.validated)
-    write_card(run, corpus, results)
+    write_model_card(run.path, results, directions=corpus.directions, license=config["license"])
     write_results(run.path, results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)
     return results
-
-
-def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> None:
-    """Write ``model/README.md`` from results and from the translations in the run folder."""
-    sets = {**corpus.valid, **corpus.tests}
-    splits = {
-        split: CardSplit(text.src, text.tgt, run.read_translations(split), scores, direction.tgt_lang)
-        for split, scores in scores_by_split(results).items()
-        for text, direction in [sets[split]]
-    }
-    folder, license_ = run.path / "model", run.config["license"]
-    write_model_card(folder, results, splits=splits, directions=corpus.directions, license=license_)
 
 
 def _write_word_counts(file: Path, data: TranslationData) -> None:
@@ -152,14 +139,10 @@ def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
 def _git_commit() -> str | None:
     """Return the commit of the code, with "-dirty" if files differ from it; None outside heed's own repository."""
     clone = Path(__file__).parents[3]
-
-    def git(*words: str) -> str:
-        command = ("git", "-C", str(clone), *words)
-        return subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout.strip()
-
+    if not (clone / ".git").exists():  # installed, perhaps in a folder inside another repository
+        return None
+    command = ("git", "-C", str(clone), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     try:
-        # heed may be installed in a folder inside another repository.
-        is_own = Path(git("rev-parse", "--show-toplevel")).samefile(clone)
-        return git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") if is_own else None
+        return subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None

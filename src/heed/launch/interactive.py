@@ -15,7 +15,7 @@ from heed import launch
 from heed.launch import program
 from heed.launch.check import check
 from heed.launch.compose import compose, expand_resume, quote
-from heed.launch.errors import explained
+from heed.launch.errors import explained, flags_last
 from heed.launch.processes import leave_process_group
 from heed.runs.trained import TrainedRun
 from heed.training.callbacks.signals import SIGNALS, Interrupted
@@ -71,7 +71,7 @@ def check_corpus(
 @contextmanager
 def _as_command(overrides: Sequence[str], options: Mapping[str, Any]) -> Iterator[list[str]]:
     """Let this process be ``heed train`` inside the block, for messages and Lightning's processes; yield its words."""
-    words = [*overrides, *(f"{name}={quote(value)}" for name, value in options.items())]
+    words = flags_last([*overrides, *(f"{name}={quote(value)}" for name, value in options.items())])
     main, argv = sys.modules["__main__"], sys.argv
     spec, handlers = getattr(main, "__spec__", None), {number: signal.getsignal(number) for number in SIGNALS}
     program.become_heed_train(words)

@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from heed.compat import hydra_job_error, hydra_jobs
 from heed.errors import HeedError
-from heed.launch.compose import Config, compose, compose_with_hydra, quote
+from heed.launch.compose import Config, compose, quote, search_path
 from heed.launch.errors import JobFailedError, failure_reason
 from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
@@ -38,7 +38,6 @@ FIGURES = ("sweep.svg", "sweep.pdf")
 LABEL_WIDTH = 44  # letters in a line of the labels of the figure
 GRID_CHOICE = "grid"
 """Stands in the name of a grid's folder for a choice that the grid varies: ``runs/synthetic-grid``."""
-GROUP = "model/attention"
 
 
 class Jobs(Callback):
@@ -47,7 +46,6 @@ class Jobs(Callback):
     def __init__(self) -> None:
         self.folder: Path | None = None  # of the grid or study; None in a single run
         self._is_grid = False
-        self._confounders: list[str] = []
         self._start, self._argv = time.time(), sys.argv
         self._launch_variables = LAUNCH_VARIABLES & os.environ.keys()
 
@@ -57,7 +55,8 @@ class Jobs(Callback):
         if matches and not config.hydra.launcher._target_.endswith(".BasicLauncher"):
             message = f"match={config.match} needs a finished run if jobs run in parallel: give match_to=RUN."
             raise JobFailedError(HeedError(message))
-        overrides, choices = list(config.hydra.overrides.task), config.hydra.runtime.choices
+        given, choices = config.hydra.overrides, config.hydra.runtime.choices
+        overrides = [*given.task, *search_path(given.hydra)]
         sweeper = config.hydra.sweeper
         if is_grid and sweeper._target_.endswith(".BasicSweeper"):
             _check_jobs([*(f"{name}={values}" for name, values in (sweeper.params or {}).items()), *overrides])
@@ -75,9 +74,6 @@ class Jobs(Callback):
             config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quote(self.folder)}")
             if matches:
                 config.hydra.overrides.task.append(f"match_to={quote(self.folder.absolute())}")
-        self._confounders = confounders(overrides)
-        for line in self._confounders:
-            print_line(line)
         if is_grid:
             atexit.register(self._print_table)  # Hydra does not call on_multirun_end if a job failed
 
@@ -88,7 +84,7 @@ class Jobs(Callback):
         overrides = list(job.overrides.task)
         print(f"\nJob {job.job.num}: {' '.join(overrides)}", file=sys.stderr, flush=True)
         # Lightning starts the other processes of the job with sys.argv and hydra.run.dir, as processes of a single run.
-        sys.argv = [sys.argv[0], *overrides]
+        sys.argv = [sys.argv[0], *overrides, *search_path(job.overrides.hydra)]
         with read_write(job):
             job.run.dir = job.runtime.output_dir
 
@@ -109,7 +105,7 @@ class Jobs(Callback):
             best_first = sort_runs(read_runs(self.folder), "valid_bleu")
             seeds = seed_table(sort_runs(best_first, "run"), self.folder)
             minutes = f"{(time.time() - self._start) / 60:.1f} minutes for {len(best_first)} jobs"
-            tables = [text for text in (runs_table(best_first), seeds, minutes, *self._confounders) if text]
+            tables = [text for text in (runs_table(best_first), seeds, minutes) if text]
             (self.folder / SWEEP_TABLE).write_text("\n\n".join(tables) + "\n", encoding="utf-8")
 
     def _print_table(self) -> None:
@@ -165,21 +161,3 @@ def _record_failure(config: Config, error: BaseException) -> None:
     folder.mkdir(exist_ok=True)
     write_hydra_folder(OmegaConf.masked_copy(config, [key for key in config if key != "hydra"]), folder)
     write_failure(folder, reason, error)
-
-
-def confounders(overrides: Sequence[str]) -> list[str]:
-    """Return a line if the overrides of a grid vary ``model/attention``, which changes more options than the score."""
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
-    fixed = [word.input_line for word in parsed if word.key_or_group != GROUP and not word.is_sweep_override()]
-    swept = [word for word in parsed if word.key_or_group == GROUP and word.is_sweep_override()]
-    if not swept:
-        return []
-    choices = list(swept[0].sweep_string_iterator())
-    try:
-        configs = [compose_with_hydra(["model=rnn", *fixed, f"{GROUP}={one}"]).model.attention for one in choices]
-    except HydraException:  # folders or presets of the user, which only the job itself finds
-        return []
-    names = [f"model.attention.{name}" for name in configs[0] if len({str(one[name]) for one in configs}) > 1]
-    varied = " and ".join(name for name in names if name != "model.attention.score")
-    line = f"{GROUP}={','.join(choices)} also varies {varied}: to compare scores alone, vary model.attention.score."
-    return [line] if varied else []

@@ -1,6 +1,7 @@
 """The plan of one run: build, fit, test, and write the results."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -87,9 +88,11 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
                 f"({type(error).__name__}: {first_line(error)}). Name another checkpoint with ckpt_path=."
             ) from error
         if not (module.training_began or config["resume"]):
+            limits = config["trainer"]
+            limit = "max_steps" if trainer.global_step >= (limits["max_steps"] or math.inf) else "max_time"
             raise HeedError(
-                f"{checkpoint} is already at step {trainer.global_step:,} of trainer.max_steps={trainer.max_steps}: "
-                "raise trainer.max_steps to train further."
+                f"{checkpoint} is already at step {trainer.global_step:,} of trainer.{limit}={limits[limit]}: raise "
+                f"trainer.{limit} to train further."
             )
         if (step := next((c.pruned_at for c in trainer.callbacks if isinstance(c, Pruning)), None)) is not None:
             if trainer.is_global_zero:
@@ -120,7 +123,8 @@ def settle(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, dict[str, 
     selection, _ = load_metrics(config)
     _build_trainer(config, parts | {"logger": {}}, folder, selection, ())
 
-    if facts := settle_auto(cfg, lambda: len(text()[0].train)):
+    before = find_config(folder) if cfg.resume else None
+    if facts := settle_auto(cfg, lambda: len(text()[0].train), before):
         config, parts = dry_run(cfg)
     if cfg.match is not None:
         match = match_run(cfg, folder, parts["model"], lambda: text()[1].vocabulary)

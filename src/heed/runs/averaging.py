@@ -14,7 +14,7 @@ from heed.inference import model_folder
 from heed.inference.model_folder import ModelFolder, check_architecture, check_finite
 from heed.run_format import check_run_format
 from heed.runs.checkpoints import FORMAT_KEY, check_undamaged
-from heed.runs.config import changed_options, find_config
+from heed.runs.config import changed_options
 
 EMA = "ema"
 """Key of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
@@ -57,33 +57,6 @@ def average(sources: Sequence[WeightSource]) -> ModelFolder:
 
     averaged.model.load_state_dict(mean(map(read, sources)))
     return averaged
-
-
-def find_unrelated(folders: Sequence[Path]) -> str | None:
-    """Return a warning unless all models are known to have started from the same weights ("Model soups", 2022).
-
-    Two runs are related if they were initialised with the same seed, started from the same weights, or one started from
-    the other.
-    """
-    first, *others = dict.fromkeys(folder.resolve().parent for folder in folders)
-    for run in others:
-        if not _origins(first) & _origins(run):
-            return (
-                f"{first} and {run} may have started from different weights. Their mean would then translate badly: "
-                "evaluate it, or use an ensemble (heed translate --model A --model B)."
-            )
-    return None
-
-
-def _origins(run: Path) -> set[str]:
-    """Return the run and its parent run or, without a parent, its seed, as far as they are known."""
-    config = find_config(run)
-    if config is None:
-        return {str(run)}
-    if parent := config.get("init_from") or config.get("ckpt_path"):
-        path = Path(parent).resolve()  # of a run, its model folder, or one of its checkpoints
-        return {str(run), str(next((above for above in (path, *path.parents[:2]) if find_config(above)), path))}
-    return {str(run), f"seed {config['seed']}"}
 
 
 def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:

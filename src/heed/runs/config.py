@@ -70,7 +70,7 @@ def read_varied_overrides(run: Path) -> list[str] | None:
     """Return the overrides that vary within the run's grid, or None if the run is not a job of a grid."""
     if not (run.parent / GRID).is_file():
         return None
-    of_grid = read_yaml(run.parent / GRID)["hydra"]["overrides"]["task"]
+    of_grid = read_yaml(run.parent / GRID, limit=CONFIG_LIMIT)["hydra"]["overrides"]["task"]
     return [override for override in read_overrides(run) if override not in of_grid]
 
 

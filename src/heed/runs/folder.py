@@ -41,10 +41,6 @@ class RunFolder:
             if lines is not None:
                 write_file(folder / f"{split}.{suffix}", "".join(f"{line}\n" for line in lines))
 
-    def read_translations(self, split: str) -> list[str]:
-        """Return the translations of a split."""
-        return (self.path / "translations" / f"{split}.hyp").read_bytes().decode().split("\n")[:-1]
-
 
 def write_failure(run: Path, reason: str, error: BaseException) -> None:
     """Write ``failure.txt``: the reason in the first line, then the traceback."""

@@ -1,45 +1,31 @@
 """``README.md`` of a model folder: a model card with Hugging Face's front matter."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heed.evaluation.significance import METRICS, resample, sentence_statistics, spread
 from heed.files import write_file, yaml_text
 from heed.languages import base_language
+from heed.runs.results import direction_of, read_split, scores_by_split
 
 CARD = "README.md"
 
 
-@dataclass(frozen=True)
-class CardSplit:
-    """A scored data set with its translations."""
-
-    sources: Sequence[str]
-    references: Sequence[str]
-    translations: Sequence[str]
-    scores: Mapping[str, Any]  # as in ``results.json``
-    tgt_lang: str
-
-
 def write_model_card(
-    folder: Path,
-    results: Mapping[str, Any],
-    *,
-    splits: Mapping[str, CardSplit],
-    directions: Sequence[tuple[str, str]],
-    license: str | None = None,
+    run: Path, results: Mapping[str, Any], *, directions: Sequence[tuple[str, str]], license: str | None
 ) -> None:
-    """Write the model card of a finished run to its model folder.
+    """Write the model card of a run to its model folder, from its results and its translations.
 
-    ``splits`` are the scored data sets by name, as in ``results``; ``directions`` are pairs of source and target
-    language; ``license`` is, for example, "cc-by-4.0", or None if it is not chosen yet.
+    ``directions`` are pairs of source and target language; ``license`` is, for example, "cc-by-4.0", or None if it is
+    not chosen yet.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    rows = [row for name, split in splits.items() for row in _score_rows(name, split)]
-    example = next((split.sources[0] for split in splits.values()), "…")
+    splits, folder = scores_by_split(results), run / "model"
+    rows = [row for name in splits for row in _score_rows(run, results, name)]
+    sources = {name: read_split(run, name, "src") for name in splits}
+    example = next((lines[0] for lines in sources.values()), "…")
     size = sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD)
     content = {
         **results,
@@ -48,6 +34,7 @@ def write_model_card(
         "family": {"rnn": "recurrent network with attention"}.get(results["model"], results["model"]),
         "example": " ".join(example.replace("\\", "").replace('"', "").split()),
         "splits": splits,
+        "sentences": {name: len(lines) for name, lines in sources.items()},
         "rows": rows,
         "options": [option for option in results["options"] if not option.startswith("cache_dir=")],
         "size": f"{size / 1e6:,.1f} MB",
@@ -83,12 +70,14 @@ def _front_matter(
     return yaml_text(matter).strip()
 
 
-def _score_rows(name: str, split: CardSplit) -> list[dict[str, Any]]:
+def _score_rows(run: Path, results: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the score of each metric on a data set, with its interval over sentences."""
-    statistics = sentence_statistics(split.translations, split.references, tgt_lang=split.tgt_lang)
+    translations, references = read_split(run, name, "hyp"), read_split(run, name, "ref")
+    statistics = sentence_statistics(translations, references, tgt_lang=direction_of(results, name).tgt_lang)
+    scores = scores_by_split(results)[name]
     rows = []
     for label, metric in METRICS.items():
-        score, signature = (split.scores[key] for key in (label.lower(), f"{label.lower()}_signature"))
         low, high = spread(resample([statistics[label]], metric, resamples=1_000)).over_sentences
-        rows.append({"split": name, "metric": label, "score": score, "low": low, "high": high, "signature": signature})
+        row = {"split": name, "metric": label, "low": low, "high": high}
+        rows.append(row | {"score": scores[label.lower()], "signature": scores[f"{label.lower()}_signature"]})
     return rows

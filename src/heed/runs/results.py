@@ -99,6 +99,12 @@ def scores_by_split(results: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {**(valid.get("sets") or {"valid": valid}), **results["tests"]}
 
 
+def read_split(run: Path, split: str, suffix: str) -> list[str]:
+    """Return the lines of ``translations/<split>.<suffix>`` of a run; ``suffix`` is src, ref or hyp."""
+    # Runs end lines with "\n" only; splitlines() would split at other characters, too.
+    return (run / "translations" / f"{split}.{suffix}").read_bytes().decode().split("\n")[:-1]
+
+
 def objective_values(results: Mapping[str, Any], names: Sequence[str]) -> list[float]:
     """Return the objectives of a hyperparameter search by their paths; raise a HeedError if one has no finite value."""
     values = []

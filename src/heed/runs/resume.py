@@ -110,14 +110,5 @@ def check_resumable(
             "same optimizer or, if the run is finished, start a new one from its weights (init_from=RUN)."
         )
     # Lightning ignores missing counters and would start trained weights at step 0.
-    if not _has_all_keys(checkpoint["loops"]["fit_loop"], progress):
+    if not progress.keys() <= checkpoint["loops"]["fit_loop"].keys():
         raise HeedError(f"{path} does not contain the training progress: choose another one with ckpt_path=.")
-
-
-def _has_all_keys(found: Any, expected: Any) -> bool:
-    """Return whether a nested mapping has all keys of another, at every level."""
-    if not isinstance(expected, Mapping):
-        return not isinstance(found, Mapping)
-    return isinstance(found, Mapping) and all(
-        key in found and _has_all_keys(found[key], value) for key, value in expected.items()
-    )

@@ -16,7 +16,7 @@ from heed.runs.checkpoints import METRICS
 from heed.runs.claim import FAILURE, find_state
 from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
 from heed.runs.records import read_csv
-from heed.runs.results import RESULTS, direction_of, read_results
+from heed.runs.results import RESULTS, direction_of, read_results, read_split
 
 Row = dict[str, Any]
 
@@ -140,15 +140,12 @@ def compare_with_first(groups: Sequence[Sequence[Path]]) -> list[tuple[float, fl
     """
     from heed.evaluation.significance import bleu_of_sums, difference, holm, resample, sentence_statistics
 
-    def read(run: Path, suffix: str) -> list[str]:
-        return (run / "translations" / f"{split}.{suffix}").read_bytes().decode().split("\n")[:-1]
-
     try:
         results = read_results(groups[0][0] / RESULTS)
         split = next(iter(results["tests"]))
         tgt_lang = direction_of(results, split).tgt_lang
-        references, *copies = [read(run, "ref") for group in groups for run in group]
-        translations = [[read(run, "hyp") for run in group] for group in groups]
+        references, *copies = [read_split(run, split, "ref") for group in groups for run in group]
+        translations = [[read_split(run, split, "hyp") for run in group] for group in groups]
     except (HeedError, OSError, KeyError, ValueError, StopIteration):  # copied, damaged or untested runs
         return []
     lengths = {len(hypotheses) for group in translations for hypotheses in group}

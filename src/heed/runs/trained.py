@@ -28,6 +28,8 @@ class TrainedRun(os.PathLike[str]):
         return str(self.path)
 
     def __repr__(self) -> str:
+        if not (self.path / RESULTS).is_file():
+            return f"<TrainedRun {self.path}: unfinished>"
         results = self.results
         scores = [f", {split} BLEU {results[split]['bleu']:.2f}" for split in ("valid", "test") if results[split]]
         return f"<TrainedRun {self.path}: {results['model']}, {results['params']:,} parameters{''.join(scores)}>"

@@ -20,13 +20,13 @@ from heed.inference.loading import load
 from heed.launch import program
 from heed.launch.compose import find_differences
 from heed.launch.configuration import build_part
-from heed.launch.finish import write_card
 from heed.launch.run import load_metrics
 from heed.report.comparison import compare_runs
 from heed.report.sweep import Configuration, TrialSummary, Verdict
 from heed.report.sweep_text import format_objective, mean_and_sd
 from heed.runs.config import read_config
 from heed.runs.folder import RunFolder
+from heed.runs.model_card import write_model_card
 from heed.runs.results import RESULTS, plain_scores, read_results, scores_of_tests, write_results
 from heed.sweep.plan import Plan
 from heed.sweep.study import VERDICT
@@ -128,7 +128,7 @@ def score_tests(run: Path) -> dict[str, dict[str, Any]]:
         scored[name] = (score_output(output, metrics), float("nan"))  # the loss is not measured here
     results["tests"] = plain_scores(scored)
     results["test"] = scores_of_tests(results["valid"], results["tests"])
-    write_card(folder, corpus, results)
+    write_model_card(run, results, directions=corpus.directions, license=folder.config["license"])
     write_results(run, results)
     return dict(results["tests"])
 

@@ -415,6 +415,7 @@ class TranslationModule(L.LightningModule):
         if not self.data.resume:
             adopt_checkpoint(checkpoint, is_mixture=self.data.corpus.train.is_mixture)
         groups = checkpoint["optimizer_states"][0]["param_groups"]
-        self.restored_lr = groups[0]["lr"]
+        if checkpoint["global_step"]:  # a run may be interrupted before its first step
+            self.restored_lr = groups[0]["lr"]
         for saved, group in zip(groups, optimizer.param_groups, strict=True):
             saved.update({setting: value for setting, value in group.items() if setting != "params"})

@@ -9,6 +9,7 @@ from annotated_types import Interval
 from jaxtyping import Float
 from torch import Tensor
 from torch.optim import AdamW
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from heed import compat
 from heed.options import NotNegative, UnitInterval
@@ -85,7 +86,7 @@ class Muon(AdamW):
             means = [self._momentum(matrix) for matrix in matrices]
             if found_inf is not None:
                 gradients = torch.where(found_inf.bool(), torch.stack(means), gradients)  # changes no mean
-            compat.lerp_all_(means, gradients.unbind(), 1 - self.momentum)
+            get_ema_multi_avg_fn(self.momentum)(means, gradients.unbind(), 0)  # type: ignore[no-untyped-call]
             directions = gradients.lerp(torch.stack(means), self.momentum)
             updates = orthogonalize(directions.flatten(0, -3), self.newton_schulz).view_as(directions)
             if found_inf is not None:

@@ -106,7 +106,7 @@ def build_trainer(
     flag = resolve_precision(precision, accelerator)
     plugins: list[Any] = [AtomicCheckpointIO()]
     if SLURMEnvironment.detect() and not TorchElasticEnvironment.detect():
-        # Otherwise Lightning saves in the middle of a step at SIGUSR1 and requeues the job: see StopOnSignal.
+        # Otherwise Lightning saves in the middle of a step at SIGUSR1 and requeues the job.
         plugins.append(SLURMEnvironment(auto_requeue=False))
     if flag == "16-mixed":
         plugins.append(Fp16Precision("cpu" if accelerator == "cpu" else "cuda"))

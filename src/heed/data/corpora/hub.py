@@ -13,6 +13,7 @@ from heed.data.formats.text_files import TextFiles
 from heed.data.text import BLOCK, Advance, Block, ParallelText, Source, Text
 from heed.directions import Direction
 from heed.errors import HeedError
+from heed.files import expand_home
 from heed.languages import find_language, is_same_language
 from heed.options import validated
 from heed.progress import announced, reports_on_terminal
@@ -104,7 +105,7 @@ class HubCorpus(CorpusOptions):
         first = next(iter(stems))
         src, tgt = self.src_lang, self.tgt_lang
         if self.root is not None:
-            root = Path(self.root).expanduser()
+            root = expand_home(self.root)
             files = {name: (root / f"{stem}.{src}", root / f"{stem}.{tgt}") for name, stem in stems.items()}
             return {n: TextFiles(pair) for n, pair in files.items() if n == first or all(map(Path.exists, pair))}
         use_folder = f"set data.root=DIR to a folder with {stems[first]}.{src}, {stems[first]}.{tgt} and so on."

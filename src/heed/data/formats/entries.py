@@ -15,6 +15,7 @@ from heed.data.formats.text_files import MarkedFiles, TextFiles
 from heed.data.formats.tmx import TmxFile
 from heed.data.text import Source
 from heed.errors import HeedError
+from heed.files import expand_home
 from heed.progress import print_line
 
 FileEntry = str | Sequence[str]
@@ -50,10 +51,7 @@ def _parse_entry(key: str, entry: FileEntry) -> Entry:
     if has_both_sides or len(names) not in (1, 2) or not all(names):
         hint = f" Give a file with both sides alone: '[{names[0]}]'." if has_both_sides else ""
         raise HeedError(f"data.{key}: {entry} is not a pair of text files, '[[source file,target file]]'.{hint}")
-    try:
-        return tuple(str(Path(name).expanduser()) for name in names)
-    except RuntimeError as error:
-        raise HeedError(f"data.{key}: {names}: the home directory does not exist.") from error
+    return tuple(str(expand_home(name)) for name in names)
 
 
 def _format(name: str) -> str | None:

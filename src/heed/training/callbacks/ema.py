@@ -8,8 +8,8 @@ import torch
 from annotated_types import Interval
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from heed.compat import lerp_all_
 from heed.runs import averaging
 
 
@@ -66,7 +66,8 @@ class EMA(Callback):
         assert self._average is not None
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
         self.steps += 1
-        lerp_all_(list(self._average.parameters()), list(pl_module.model.parameters()), 1 - decay)
+        update = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+        update([*self._average.parameters()], [*pl_module.model.parameters()], self.steps)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self._average is not None:

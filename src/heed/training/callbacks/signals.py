@@ -1,4 +1,4 @@
-"""Stop a run at Ctrl-C (SIGINT) and at the SIGTERM and SIGUSR1 of schedulers, after saving a checkpoint."""
+"""Stop a run at Ctrl-C (SIGINT) and at the SIGTERM of schedulers, after saving a checkpoint."""
 
 import os
 import signal
@@ -12,17 +12,11 @@ from lightning.fabric.plugins.environments import TorchElasticEnvironment
 from lightning.pytorch.callbacks import Callback
 from torch import distributed
 
-from heed.compat import (
-    REQUEUE_SIGNAL,
-    REQUEUE_STATUS,
-    skip_sigterm_exchange,
-    take_child_processes,
-    uncount_started_batch,
-)
+from heed.compat import skip_sigterm_exchange, take_child_processes, uncount_started_batch
 from heed.data.datamodule import StepShard
 from heed.training.callbacks.checkpoints import Checkpoints
 
-SIGNALS = tuple(number for number in (signal.SIGINT, signal.SIGTERM, REQUEUE_SIGNAL) if number is not None)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 EXIT_STATUS = 130
 """The exit status of a program that Ctrl-C stopped, as shells report it."""
@@ -38,9 +32,7 @@ class Interrupted(SystemExit):
 class StopOnSignal(Callback):
     """At a signal, finishes the current step, saves a checkpoint and exits.
 
-    A second SIGINT or SIGTERM exits immediately, except if a parent repeats signals: torchrun does, and see
-    `REPEATED_SIGTERM`. A second SIGUSR1 changes nothing. After SIGUSR1 the exit status is `REQUEUE_STATUS`: a batch
-    script knows from it that the run is to be resumed in another job.
+    A second signal exits immediately, except if a parent repeats signals: torchrun does, and see `REPEATED_SIGTERM`.
 
     Lightning saves nothing at SIGINT, and at SIGTERM it communicates inside the signal handler. Here all processes
     agree after every step whether one of them has received a signal. They exchange it over gloo, so that no process
@@ -53,7 +45,6 @@ class StopOnSignal(Callback):
     def __init__(self, checkpoints: Checkpoints) -> None:
         self.checkpoints = checkpoints
         self._is_stop_requested = False
-        self._is_requeue_requested = False
         self._is_training = False
         self._previous_handlers: dict[signal.Signals, Any] = {}
         self._hosts: Any = None
@@ -84,32 +75,29 @@ class StopOnSignal(Callback):
     teardown = on_exception = _restore_handlers
 
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
-        is_requeue = number == REQUEUE_SIGNAL
         if self._is_stop_requested:
             is_repeated = number == signal.SIGTERM and REPEATED_SIGTERM in os.environ
-            if is_requeue or is_repeated or TorchElasticEnvironment.detect():
+            if is_repeated or TorchElasticEnvironment.detect():
                 return
             os._exit(EXIT_STATUS)
-        self._is_stop_requested, self._is_requeue_requested = True, is_requeue
+        self._is_stop_requested = True
         if not self._is_training:
-            raise self._interruption(is_requeue)
+            raise self._interruption()
         if self._is_global_zero:
             quit_now = "" if TorchElasticEnvironment.detect() else "; press Ctrl-C again to quit now"
-            then = f"; exiting with status {REQUEUE_STATUS}" if is_requeue else quit_now
             # Not print(), which is not reentrant: the signal may have interrupted a call of it.
-            os.write(2, f"\nSaving after this step{then}.\n".encode())
+            os.write(2, f"\nSaving after this step{quit_now}.\n".encode())
 
-    def _interruption(self, is_requeue: bool) -> Interrupted:
+    def _interruption(self) -> Interrupted:
         # Status 0 in the other processes: Lightning's launcher kills all processes when one that it started fails.
-        status = REQUEUE_STATUS if is_requeue else EXIT_STATUS
-        return Interrupted(status if self._is_global_zero else 0)
+        return Interrupted(EXIT_STATUS if self._is_global_zero else 0)
 
-    def _agreed_interruption(self) -> Interrupted | None:
-        """Return the end of the program, if any process has received a signal. All processes have to call this."""
-        request = torch.tensor(self._is_stop_requested + self._is_requeue_requested)
+    def _is_stop_agreed(self) -> bool:
+        """Return whether any process has received a signal. All processes have to call this."""
+        request = torch.tensor(self._is_stop_requested, dtype=torch.int32)
         if self._hosts is not None:
             distributed.all_reduce(request, distributed.ReduceOp.MAX, group=self._hosts)
-        return self._interruption(bool(request == 2)) if request else None
+        return bool(request)
 
     # ---- hooks
 
@@ -121,16 +109,16 @@ class StopOnSignal(Callback):
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: StepShard, _: int) -> None:
         """Stop after the previous step, if requested. Lightning has finished counting that step only now."""
-        if interruption := self._agreed_interruption():
+        if self._is_stop_agreed():
             # Otherwise a resumed run would validate one step too early.
             uncount_started_batch(trainer)
             self.checkpoints.save(trainer)
-            raise interruption
+            raise self._interruption()
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._is_training = False
-        if interruption := self._agreed_interruption():
-            raise interruption
+        if self._is_stop_agreed():
+            raise self._interruption()
 
 
 def end_other_processes() -> None:
