@@ -2,6 +2,9 @@
 
 import os
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +12,9 @@ import pytest
 import torch
 
 from heed.cache import FORMAT, build_once
+from heed.compat import process_space
 from heed.errors import HeedError
-from heed.files import is_device, replacing
+from heed.files import is_device, remove_unfinished, replacing
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
 from heed.runs.results import write_results
@@ -57,6 +61,37 @@ def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> No
     reference = tmp_path / "reference"
     reference.touch()
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(reference.stat().st_mode)
+
+
+def test_files_of_killed_writers_are_removed_after_a_day(tmp_path: Path) -> None:
+    path = tmp_path / "a [1].txt"
+    others = [tmp_path / name for name in ("a [1].txt.partial", "a [1].txt.gz.partial", "b.0123abcd.partial")]
+    killed, running = (tmp_path / f"{path.name}.0123abc{digit}.partial" for digit in "de")
+    killed.mkdir()
+    for file in (*others, running, killed / "file"):
+        file.touch()
+    for old in (killed, *others):
+        os.utime(old, times=(0, time.time() - 25 * 60 * 60))
+    with replacing(path) as partial:
+        partial.touch()
+    assert set(tmp_path.iterdir()) == {path, running, *others}
+    remove_unfinished(tmp_path)
+    assert set(tmp_path.iterdir()) == {path, *others[:2]}
+
+
+def test_files_of_killed_writers_on_this_machine_are_removed_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    with replacing(path) as running:
+        running.mkdir()
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait()
+        killed = running.with_name(running.name.replace(f"-{os.getpid()}.", f"-{ended.pid}."))
+        elsewhere = killed.with_name(killed.name.replace(process_space(), "0123abcd"))
+        for folder in (killed, elsewhere):
+            (folder / "weights").mkdir(parents=True)
+        with replacing(path) as second:
+            second.mkdir()
+        assert set(tmp_path.iterdir()) == {path, running, elsewhere}
 
 
 def test_what_a_run_needs_after_a_power_cut_is_on_the_disk_before_and_after_it_is_renamed(

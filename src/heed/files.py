@@ -3,6 +3,7 @@
 import errno
 import glob
 import os
+import re
 import secrets
 import shutil
 import time
@@ -11,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from heed.compat import replace, sync_file, sync_folder
+from heed.compat import is_running, process_space, replace, sync_file, sync_folder
 from heed.errors import HeedError, MachineError
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -46,7 +47,7 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
 
     If the block fails, the temporary file is removed and the old content of ``path`` is kept. ``path`` never holds a
     partly written file: each writer has a temporary path of its own, and the last one to finish decides the content.
-    What a killed process left is removed when ``path`` is written again, a day later.
+    What a killed process left is removed when ``path`` is written again: on its machine at once, elsewhere a day later.
 
     Args:
         into_devices: if ``path`` is a device or a pipe such as /dev/stdout, yield ``path`` itself.
@@ -64,7 +65,7 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
     if not path.name:
         raise HeedError(f"{path}/ is a folder that cannot be replaced: give another path.")
     remove_unfinished(path.parent, glob.escape(path.name), min_age=24 * 60 * 60)
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}-{process_space()}-{os.getpid()}.partial")
     try:
         with writing(path):
             yield partial
@@ -97,11 +98,14 @@ def remove_unfinished(folder: Path, name: str = "*", *, min_age: float = 0.0) ->
 
     Args:
         name: pattern of the names of the files that they were to replace, or of their paths in the folder ("**/*").
-        min_age: seconds since their last change. 0 requires that no other process writes these paths.
+        min_age: seconds since their last change, unless their writer is known to be dead. 0 requires that no other
+            process writes these paths.
     """
-    for path in list(folder.glob(f"{name}.{'[0-9a-f]' * 8}.partial")):
+    for path in list(folder.glob(f"{name}.{'[0-9a-f]' * 8}*.partial")):
         with suppress(OSError):  # its writer has just finished, or another user owns it
-            if path.stat().st_mtime <= time.time() - min_age:
+            writer = re.search(r"\.[0-9a-f]{8}-([0-9a-f]{8})-(\d+)\.", path.name)
+            is_abandoned = writer and writer[1] == process_space() and not is_running(int(writer[2]))
+            if is_abandoned or path.stat().st_mtime <= time.time() - min_age:
                 remove(path)
 
 
