@@ -22,7 +22,7 @@ from soak.lives.corpora import write_pair
 from soak.lives.forked import heed, preload
 
 Lines = list[str]
-PAIRS = 600
+PAIRS = 1100
 SHARE = 0.08
 """Of the lines, that a damage of single lines hits."""
 TWO_STEPS = (
@@ -197,19 +197,19 @@ def try_damages(names: Sequence[str], seed: int, folder: Path) -> list[str]:
         rows = [*csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)][1:]
     problems = []
     for name in names:
-        damage, lines = DAMAGES[name], set(changed[name])
+        damage, hit = DAMAGES[name], set(changed[name])
         found = {int(line) for text, line, fault in rows if fault in damage.names and "train" in text}
-        if damage.names and not lines and not found and not _is_said(damage, said):
+        if damage.names and not hit and not found and not _is_said(damage, said):
             problems.append(f"{name}: not named: {said[-600:]}")
         # Of two damages of one line, one is named.
         known = {int(line) for text, line, _ in rows if "train" in text} if len(names) > 1 else found
-        wrong = {"are not named": sorted(lines - known)}
-        if lines and len(names) == 1:
-            wrong["are named, too"] = sorted(found - lines)
+        wrong = {"are not named": sorted(hit - known)}
+        if hit and len(names) == 1:
+            wrong["are named, too"] = sorted(found - hit)
         for what, those in wrong.items():
-            if len(those) > (1 - damage.recall) * len(lines):
+            if len(those) > (1 - damage.recall) * len(hit):
                 first = f"{src[those[0] - 1]} ‖ {tgt[those[0] - 1]}"
-                problems.append(f"{name}: of {len(lines)} lines, {len(those)} {what}, such as {those[:4]}: {first}")
+                problems.append(f"{name}: of {len(hit)} lines, {len(those)} {what}, such as {those[:4]}: {first}")
     if not any(DAMAGES[name].names for name in names):
         runs = [_trained(one) / "model/model.safetensors" for one in (folder, folder.parent / "clean")]
         weights = [run.read_bytes() for run in runs]

@@ -73,7 +73,7 @@ def forked(
     log = folder / f".log-{time.monotonic_ns()}"
     log.mkdir(parents=True)
     counter = mmap.mmap(-1, 8)
-    children = []
+    children: list[int] = []
     environment = _torchrun(ranks) if ranks > 1 else {}
     for rank in range(ranks):
         if (child := os.fork()) == 0:

@@ -135,6 +135,7 @@ def served(run: Path, lines: list[str]) -> Iterator[str]:
         alone = [client.post("/translate", json={**body, "q": line}).json()["translatedText"] for line in lines]
         if texts != alone:
             yield f"a list and single texts differ: {texts[:2]} and {alone[:2]}"
-        for wrong in ({**body, "q": 3}, {"q": "x"}, {**body, "q": lines, "format": "pdf"}, []):
+        bodies: tuple[Any, ...] = ({**body, "q": 3}, {"q": "x"}, {**body, "q": lines, "format": "pdf"}, [])
+        for wrong in bodies:
             if (status := client.post("/translate", json=wrong).status_code) != 400:
                 yield f"status {status} instead of 400 for {str(wrong)[:60]}"

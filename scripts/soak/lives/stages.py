@@ -5,6 +5,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from soak.comparison import compare
 from soak.lives import oracles
@@ -125,7 +126,7 @@ def translate(life: Life) -> None:
     beam = {"beam": rng.choice([1, 2, 4]), "length_penalty": rng.choice([0.0, 0.6, 1.4])}
     sample = {"sample": True, "temperature": rng.choice([0.7, 1.0]), "top_k": rng.choice([None, 5]), "seed": 3}
     mbr = {"mbr": True, "samples": 4, "beam": 2, "utility": rng.choice(["chrf", "bleu"])}
-    options = rng.choice([beam, beam, sample, mbr])
+    options: dict[str, Any] = rng.choice([beam, beam, sample, mbr])
     life.check(oracles.searched, life.run(), _lines(life), options)
     words = [word for name, value in options.items() if value not in (None, False) for word in
              (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))]  # fmt: skip
