@@ -1,6 +1,7 @@
 """Soak test: kill training runs at random moments, resume them, and compare them with uninterrupted runs."""
 
 import argparse
+import importlib
 import json
 import math
 import platform
@@ -20,21 +21,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from soak.scenarios import SCENARIOS
 from soak.trial import SETTINGS, Outcome, Setting, kill_and_resume, table, train_reference
 
+MACHINES = {"pairs": "soak.lives.campaign", "text": "soak.damages", "mutants": "soak.lives.mutants"}
+"""``python -m scripts.soak NAME``: random life cycles, damaged text, and broken lines that the former must find."""
+
 
 def main() -> int:
-    """Run the soak test and write the report; `pairs`: random life cycles.
+    """Run the soak test and write the report, or run one of `MACHINES`.
 
     Returns:
         Exit status: 1 if a run or a scenario failed.
     """
-    if sys.argv[1:2] == ["pairs"]:
-        from soak.lives import campaign
-
-        return campaign.main(sys.argv[2:])
-    if sys.argv[1:2] == ["text"]:
-        from soak import damages
-
-        return damages.main(sys.argv[2:])
+    if sys.argv[1:2] and sys.argv[1] in MACHINES:
+        machine = importlib.import_module(MACHINES[sys.argv[1]])
+        return int(machine.main(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python scripts/soak", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="minimum number of kills (default: %(default)s)")
     parser.add_argument("--per-run", type=int, default=6, help="kills per run (default: %(default)s)")

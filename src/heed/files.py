@@ -158,14 +158,19 @@ def read_yaml(path: Path, *, limit: int = YAML_LIMIT) -> dict[str, Any]:
     """
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """YAML loader that refuses aliases."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("it has aliases")
+            return super().compose_node(parent, index)
+
     check_regular(path)
     if path.stat().st_size > limit:
         raise HeedError(f"{path} is larger than {limit:,} bytes: it was not written by heed.")
     try:
-        text = path.read_text(encoding="utf-8")
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise yaml.YAMLError("it has aliases")
-        data = yaml.safe_load(text)
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except OSError as error:
         raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
     # ValueError: not UTF-8, or an impossible date.

@@ -247,7 +247,7 @@ def test_confounders_are_listed(make_run: Callable[..., Path], tmp_path: Path) -
         tokens=100_000,
         search={"beam": 1},
         weights="last",
-        valid=unlike,
+        tests={"test": unlike},
     )
     warnings = " ".join(compare(tmp_path / "out", fair, unfair)["warnings"])
     for part in (

@@ -108,7 +108,7 @@ def test_empty_translations_are_scored_as_empty(heed: Heed, tmp_path: Path) -> N
         (lambda line: line.replace("ä", "&auml;"), "of the translations have HTML tags"),
         (lambda line: f"{line} </s> <pad>", "100% of the translations have HTML tags"),
         (lambda line: f"{line}\u200b", "100% of the translations have invisible"),
-        (lambda line: f"PRED 1: {line}", "begin with 'PRED'"),
+        (lambda line: f"HYP 1: {line}", "begin with 'HYP'"),
         (lambda line: f"deu_Latn {line}", "begin with 'deu_Latn'"),
     ],
 )

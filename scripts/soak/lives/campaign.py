@@ -55,6 +55,7 @@ def draw_case(rng: random.Random, counts: Counter[Pair]) -> Case:
     chosen = list(rng.choice([pair for pair in pairs if counts[pair] == fewest]))
     features, stages = [n for n in chosen if n in FEATURES], [n for n in chosen if n in STAGES]
     wanted, wanted_stages = rng.randint(2, 6), rng.randint(4, 6)
+    stages += ["kill"] * ("kill" not in stages)  # what matters most is in every case
 
     def add(chosen: list[str], names: Sequence[str]) -> None:
         tried = {name: sum(counts[_pair(name, other)] for other in (*features, *stages)) for name in names}
@@ -78,9 +79,14 @@ def _pair(one: str, other: str) -> Pair:
 
 def read_counts(file: Path) -> Counter[Pair]:
     """Return how often each pair was tried, from the file of earlier campaigns."""
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    return Counter(pair for record in records for pair in pairs_of(Case.parse(record["case"])))
+    counts = Counter[Pair]()
+    for line in file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []:
+        record = json.loads(line)
+        counts.update(pairs_of(Case.parse(record["case"])))
+        for names in (set(refused.split(" + ")) for refused, _ in record["refused"]):
+            # A pair that is refused together was tried; so was one that is refused alone, with all it was drawn with.
+            counts.update(p for p in pairs_of(Case.parse(record["drawn"])) if names <= {*p} or names >= {*p})
+    return counts
 
 
 def shrink(outcome: Outcome, corpus: Path, folder: Path) -> Outcome:
@@ -120,7 +126,7 @@ def campaign(cases: Iterator[Case], *, record: Path | None, jobs: int, until_fai
         try:
             outcome = live(case, work / "corpus", work / str(number))
         except Exception:
-            outcome = Outcome(case, [f"machine: {traceback.format_exc()[-900:]}"])
+            outcome = Outcome(case, case, [f"machine: {traceback.format_exc()[-900:]}"])
         results.put((number, outcome))
 
     while True:
@@ -135,7 +141,7 @@ def campaign(cases: Iterator[Case], *, record: Path | None, jobs: int, until_fai
         outcomes.append(outcome)
         if record:
             record.parent.mkdir(parents=True, exist_ok=True)
-            line = {**asdict(outcome), "case": str(outcome.case)}
+            line = {**asdict(outcome), "case": str(outcome.case), "drawn": str(outcome.drawn)}
             with record.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         failed = sum(bool(each.problems) for each in outcomes)

@@ -69,7 +69,7 @@ def forked(
     call: Callable[[], int | None], words: tuple[str, ...], folder: Path, *, kill: int | None = None, ranks: int = 1
 ) -> Done:
     """Run a function as `heed` runs a command; None counts as status 0."""
-    before = _cpu_seconds()
+    before, start = _cpu_seconds(), time.monotonic()
     log = folder / f".log-{time.monotonic_ns()}"
     log.mkdir(parents=True)
     counter = mmap.mmap(-1, 8)
@@ -83,10 +83,7 @@ def forked(
             _become(call, folder, log / str(rank), own, counter if rank == 0 else None, kill)
         os.setpgid(child, children[0] if children else child)
         children.append(child)
-    watch = threading.Timer(TIME_LIMIT, lambda: os.killpg(children[0], signal.SIGABRT))
-    watch.start()
-    statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    watch.cancel()
+    statuses = [_wait(child, children[0], start) for child in children]
     out, err = (
         "".join((log / f"{rank}.{name}").read_text(encoding="utf-8", errors="replace") for rank in range(ranks))
         for name in ("out", "err")
@@ -94,6 +91,17 @@ def forked(
     worst = min(statuses) if min(statuses) < 0 else max(statuses)
     (events,) = struct.unpack("q", counter[:])
     return Done(words, worst, out, err, events, _cpu_seconds() - before)
+
+
+def _wait(child: int, group: int, start: float) -> int:
+    """Return the exit status of a process, and abort all of its group that do not end."""
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() - start > TIME_LIMIT:
+            os.killpg(group, signal.SIGABRT)
+        time.sleep(0.005)
 
 
 def _cpu_seconds() -> float:

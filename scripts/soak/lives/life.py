@@ -37,7 +37,7 @@ def unknown_options(text: str) -> list[str]:
     """Return the options that a message names and that do not exist."""
     found = re.findall(r"(?<![\w./'\"-])([a-z_]+(?:[./][a-z_0-9]+)+)=", text)
     parts = {name.split(sign)[0] for name in known_options() for sign in "./"}
-    return [name for name in found if name not in known_options() and re.split("[./]", name)[0] in parts]
+    return [name for name in found if name not in known_options() and re.split("[./]", name)[0] in parts - {"conf"}]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ class Case:
 class Outcome:
     """The result of a case."""
 
+    drawn: Case
     case: Case
+    """What is left of it without what was refused."""
     problems: list[str] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     """What was refused together, "feature + feature" or "feature + stage", and the sentence."""
@@ -98,6 +100,8 @@ class Life:
         self.overrides = case.overrides(corpus)
         self.problems: list[str] = []
         self.seconds = 0.0
+        self.own_caches: set[str] = set()
+        """The subfolders whose cache is not the uninterrupted training's."""
         self.events = 0
         """Events of the uninterrupted training: see `heed`."""
 
@@ -105,6 +109,9 @@ class Life:
         """Run a command in a subfolder, and note what no command may do. Status 2 raises RefusedError."""
         folder = self.folder / at
         folder.mkdir(parents=True, exist_ok=True)
+        cache = self.folder / "reference" / "cache"
+        if at != "reference" and at not in self.own_caches and cache.exists() and not (folder / "cache").exists():
+            (folder / "cache").symlink_to(cache)
         done = heed(words, folder, kill=kill, ranks=ranks)
         self.seconds += done.seconds
         killed = kill is not None and done.status == -9
@@ -116,7 +123,7 @@ class Life:
         if unknown := unknown_options(done.err + (done.out if words[0] == "train" else "")):
             self.problems.append(f"{command}: the message names {unknown[0]}=, which does not exist: {done.err[-300:]}")
         if done.status == 2:
-            raise RefusedError(done.err.strip().splitlines()[-1] if done.err.strip() else "(no message)")
+            raise RefusedError(done.err.strip().rpartition("\n")[2])
         if done.status != 0 and not killed:
             raise FailedError
         return done
@@ -134,7 +141,9 @@ class Life:
         if done.status:
             self.problems.append(f"{judge.__name__}: {done.err[-900:]}")
         else:
-            self.problems += [f"{judge.__name__}: {problem}" for problem in json.loads(done.out.splitlines()[-1])]
+            self.problems += [
+                f"{judge.__name__}: {problem}" for problem in json.loads(done.out.strip().rpartition("\n")[2])
+            ]
 
     def run(self, at: str = "reference") -> Path:
         """Return the folder of the run that was trained in a subfolder."""
@@ -156,7 +165,7 @@ def live(case: Case, corpus: Path, folder: Path) -> Outcome:
     """Run a case. What is refused is left out, and the rest runs again."""
     from soak.lives.stages import STAGES, WORDS, examine
 
-    outcome = Outcome(case)
+    outcome = Outcome(case, case)
     while True:
         shutil.rmtree(folder, ignore_errors=True)
         life = Life(case, corpus, folder)

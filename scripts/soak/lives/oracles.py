@@ -1,5 +1,6 @@
 """What must hold for a run: scores and losses computed again, by other code and from other places."""
 
+import csv
 import json
 import math
 from collections.abc import Iterator
@@ -78,7 +79,7 @@ def searched(run: Path, lines: list[str], options: dict[str, Any]) -> Iterator[s
     sources, search = model.encode(lines), model._build_search(options)
     found = [best[0] for best in model.translate_ids(sources, search=search)]
     ended = [(source, best) for source, best in zip(sources, found, strict=True) if best.finished]
-    again = model.score_ids([source for source, _ in ended], [[*best.tokens, EOS] for _, best in ended])
+    again = model.score_ids([[*source, EOS] for source, _ in ended], [[*best.tokens, EOS] for _, best in ended])
     for (_, best), score in zip(ended, again, strict=True):
         if abs(best.log_prob - score) > SCORE_TOLERANCE:
             yield f"{options}: log p {best.log_prob} by the search, {score} by score(): {best.tokens}"
@@ -87,6 +88,22 @@ def searched(run: Path, lines: list[str], options: dict[str, Any]) -> Iterator[s
     # Two hypotheses whose scores differ by rounding may change places.
     if far := [(one, other) for one, other in changed if abs(one.score - other.score) > SCORE_TOLERANCE]:
         yield f"{options}: {len(far)} translations depend on the batch: {far[0]}"
+
+
+def examined(run: Path, precision: str, lines: list[str]) -> Iterator[str]:
+    """Compute scores and losses of a run again, and compare its own search with score()."""
+    yield from scores(run)
+    yield from losses(run, precision)
+    yield from searched(run, lines, {})
+
+
+def logged(run: Path, other: Path, tolerance: float) -> Iterator[str]:
+    """Compare the losses in metrics.csv of two runs."""
+    rows = [list(csv.DictReader(read(one / "metrics.csv"))) for one in (run, other)]
+    for ours, theirs in zip(*rows, strict=True):
+        for name in ours:
+            if "nll" in name and not math.isclose(float(ours[name] or 0), float(theirs[name] or 0), rel_tol=tolerance):
+                yield f"step {ours['step']}: {name} {ours[name]}, and {theirs[name]} with other processes"
 
 
 def exported(run: Path, folder: Path, lines: list[str]) -> Iterator[str]:

@@ -51,7 +51,10 @@ def _parse_entry(key: str, entry: FileEntry) -> Entry:
     if has_both_sides or len(names) not in (1, 2) or not all(names):
         hint = f" Give a file with both sides alone: '[{names[0]}]'." if has_both_sides else ""
         raise HeedError(f"data.{key}: {entry} is not a pair of text files, '[[source file,target file]]'.{hint}")
-    return tuple(str(expand_home(name)) for name in names)
+    try:
+        return tuple(str(expand_home(name)) for name in names)
+    except HeedError as error:
+        raise HeedError(f"data.{key}: {error}") from error
 
 
 def _format(name: str) -> str | None:
