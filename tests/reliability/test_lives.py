@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from soak.lives.life import FEATURES, TABLE, Case, known_options, option, unknown_options
 from soak.lives.stages import STAGES
+
 from tests import forkserver
 from tests.reliability.fuzz.options import choices, options
 
