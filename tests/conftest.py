@@ -35,7 +35,7 @@ collect_ignore = systems.not_collected()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz-cases", type=int, default=60, help="cases of the fuzz test (default: %(default)s)")
+    parser.addoption("--fuzz-cases", type=int, default=30, help="cases of the fuzz test (default: %(default)s)")
     parser.addoption("--cpu-report", type=Path, metavar="FILE", help="write the CPU seconds of each test as JSON")
 
 

@@ -36,8 +36,6 @@ ARCHITECTURES = {
     "alibi": replace(SMALL, positions=replace(POSITIONS, kind="alibi", merge=None)),
     "relative": replace(SMALL, positions=replace(POSITIONS, kind="relative", merge=None)),
 }
-ALWAYS = ("pre-norm",)
-"""The architectures that `make test` compiles."""
 SIZES = [(3, 5, 7), (4, 9, 6), (2, 8, 8), (6, 4, 11)]
 """Rows, source length and target length."""
 
@@ -65,9 +63,8 @@ def process() -> Iterator[Executor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.full) for name in ARCHITECTURES]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_one_graph_without_breaks(process: Executor, name: str) -> None:
     # With and without padding. Tables of positions grow with the first batch, which makes one more.
     assert process.submit(count_graphs, name).result() <= 3

@@ -37,7 +37,9 @@ def unknown_options(text: str) -> list[str]:
     """Return the options that a message names and that do not exist."""
     found = re.findall(r"(?<![\w./'\"-])([a-z_]+(?:[./][a-z_0-9]+)+)=", text)
     parts = {name.split(sign)[0] for name in known_options() for sign in "./"}
-    return [name for name in found if name not in known_options() and re.split("[./]", name)[0] in parts - {"conf"}]
+    begins = {f"{name}." for name in known_options()}
+    unknown = [name for name in found if not any(known.startswith(f"{name}.") for known in begins)]
+    return [name for name in unknown if re.split("[./]", name)[0] in parts - {"conf"}]
 
 
 @dataclass(frozen=True)
