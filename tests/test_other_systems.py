@@ -23,6 +23,7 @@ TINY = ["logger=none", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_e
 
 
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="the other systems are simulated on Linux")
 def test_training_resuming_and_translating_need_nothing_that_another_system_lacks(tmp_path: Path) -> None:
     (tmp_path / "source.txt").write_text("Ä dog sleeps .\n", encoding="utf-8")

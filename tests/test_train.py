@@ -58,7 +58,7 @@ def test_overfits_a_tiny_corpus_and_writes_all_files(
 ) -> None:
     folder = run(
         "overfit", *files, *TINY[family], *LIMITS, "model.dropout=0.0", "module.label_smoothing=0.0",
-        "optimizer.lr=0.01", "schedule.warmup_steps=30", "trainer.max_steps=400", "trainer.validate_every=400",
+        "optimizer.lr=0.01", "schedule.warmup_steps=30", "trainer.max_steps=240", "trainer.validate_every=240",
         "batching.batch_tokens=150",
     )  # fmt: skip
     results = json.loads((folder / "results.json").read_text())
@@ -69,7 +69,7 @@ def test_overfits_a_tiny_corpus_and_writes_all_files(
                 "data_fingerprint", "tokenizer_hash"}  # fmt: skip
     assert expected <= set(results)
     assert results["model"] == family
-    assert results["steps"] == 400
+    assert results["steps"] == 240
     assert results["tests"]["test"] == results["test"]
     # Lower-case text is not comparable with published scores.
     assert results["test"]["not_comparable"] == "the references have no upper case"

@@ -41,9 +41,8 @@ KILLS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kills", "steps"), [(KILLS[:1], 12), pytest.param(KILLS[1:], 24, marks=pytest.mark.full)], ids=["once", "twice"]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("kills", "steps"), [(KILLS[:1], 12), (KILLS[1:], 24)], ids=["once", "twice"])
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[Kill], steps: int
 ) -> None:
