@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from soak.comparison import compare
+from soak import comparison
 from soak.lives import oracles
 from soak.lives.life import RUN, Life, RefusedError, option
 
@@ -49,7 +49,7 @@ def _stem(life: Life) -> Path:
 
 def _difference(life: Life, at: str, *, exact: bool) -> list[str]:
     """Return the differences of a run from the uninterrupted one."""
-    found = compare(life.run(at), {}, life.run(), {}, exact=exact)
+    found = comparison.compare(life.run(at), {}, life.run(), {}, exact=exact)
     if not exact and _precision(life) != "32-true":
         found.weights /= 30
     return found.problems(exact=exact)
@@ -72,8 +72,8 @@ def kill(life: Life) -> None:
     else:
         done = life.train(*(["resume=true"] if _has_checkpoint(life.folder / at) else []), at=at)
     # A kill after results.json leaves a finished run, perhaps with half a page.
-    ends = "other files" if done.status else "none"
-    life.problems += [f"kill: {found}" for found in _difference(life, at, exact=True) if not found.startswith(ends)]
+    found = [each for each in _difference(life, at, exact=True) if not (done.status and each.startswith("other files"))]
+    life.problems += [f"kill: {each}" for each in found]
 
 
 def _has_checkpoint(folder: Path) -> bool:
@@ -192,7 +192,7 @@ def patch(life: Life) -> None:
     life.heed("patch", str(life.run()), "--challenge", str(life.corpus / "challenge.jsonl"))
 
 
-def compare_runs(life: Life) -> None:
+def compare(life: Life) -> None:
     """Compare with a run of another seed."""
     life.train("seed=11", at="other")
     life.heed("compare", str(life.run()), str(life.run("other")), "--challenge", "none")
@@ -275,10 +275,9 @@ def changed_text(life: Life) -> None:
 
 
 STAGES: dict[str, Callable[[Life], None]] = {
-    "ablate": ablate, "align": align, "attend": attend, "average": average, "changed_text": changed_text,
-    "check": check, "compare": compare_runs, "evaluate": evaluate, "export": export, "fine_tune": fine_tune,
-    "kill": kill, "patch": patch, "processes": processes, "report": report, "reproduce": reproduce, "score": score,
-    "search": search, "serve": serve, "synthesize": synthesize, "translate": translate,
+    act.__name__: act
+    for act in (ablate, align, attend, average, changed_text, check, compare, evaluate, export, fine_tune, kill, patch,
+                processes, report, reproduce, score, search, serve, synthesize, translate)
 }  # fmt: skip
 """By name."""
 COSTLY = ("search", "compare", "fine_tune", "processes", "reproduce", "changed_text")
