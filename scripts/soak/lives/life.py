@@ -1,4 +1,4 @@
-"""One random life cycle: a training with a few features, and what one does with the run, in forked processes."""
+"""One random life cycle: a training with a few features, then commands on its run, in forked processes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What one does with a run. A stage runs commands of heed and notes what contradicts an oracle."""
+"""The stages of a life cycle. A stage runs commands of heed and notes what contradicts an oracle."""
 
 import json
 import random
