@@ -1,1 +1,1 @@
-"""Random life cycles: trainings with a random choice of features, then random commands on the run, all checked by oracles."""
+"""Random life cycles: trainings with a random choice of features, then random commands on the run."""
