@@ -150,6 +150,10 @@ def campaign(cases: Iterator[Case], *, record: Path | None, jobs: int, until_fai
         print(f"{len(outcomes)} cases, {failed} failed, {seconds:.1f} CPU seconds each, {passed:.0f} s", flush=True)
         if outcome.problems:
             print("failed", str(outcome.case), *outcome.problems, sep="\n  ", flush=True)
+            if until_failure:
+                for process in running.values():
+                    process.terminate()
+                break
             smaller = shrink(outcome, work / "corpus", work / f"{done}-shrunk")
             print(
                 "FAILED",
@@ -158,10 +162,6 @@ def campaign(cases: Iterator[Case], *, record: Path | None, jobs: int, until_fai
                 sep="\n  ",
                 flush=True,
             )
-            if until_failure:
-                for process in running.values():
-                    process.terminate()
-                break
     return outcomes
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from heed import functional
 from heed.kernels.choice import is_plain
 
-BLOCK = 64  # values per block: a block of which the maximum is too small is skipped
+BLOCK = 64  # values per block: a block is skipped if its maximum is too small
 MAX_SORTED = 1024  # values in all rows together up to which sorting the rows is faster: it is one operation
 
 
