@@ -42,11 +42,17 @@ class Done:
 
 
 def preload() -> None:
-    """Import what commands need, with one thread: a process that forks must not have had a parallel region."""
+    """Import what commands need, with one thread: a process that forks must not have had a parallel region.
+
+    What is composed in this process, its children need not compose again.
+    """
     for name in PRELOADED:
         importlib.import_module(name)
     import torch
 
+    from tests.compositions import keep_compositions
+
+    keep_compositions()
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()

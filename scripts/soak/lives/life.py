@@ -6,6 +6,7 @@ import shutil
 import tomllib
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -165,12 +166,15 @@ class FailedError(Exception):
 
 def live(case: Case, corpus: Path, folder: Path) -> Outcome:
     """Run a case. What is refused is left out, and the rest runs again."""
+    from heed.launch.compose import compose_with_hydra
     from soak.lives.stages import STAGES, WORDS, examine
 
     outcome = Outcome(case, case)
     while True:
         shutil.rmtree(folder, ignore_errors=True)
         life = Life(case, corpus, folder)
+        with suppress(Exception):  # the processes of the case find most of it composed
+            compose_with_hydra(life.overrides)
         refusal = _attempt(life, lambda life: examine(life))
         if refusal is None:
             break
