@@ -138,9 +138,9 @@ def compare(run: Path, steps: Steps, reference: Path, reference_steps: Steps, *,
 
 
 def _files(folder: Path) -> set[str]:
-    """All files of a run folder except locks."""
-    paths = (path for path in folder.rglob("*") if path.is_file() and "lock" not in path.name)
-    return {str(path.relative_to(folder)) for path in paths}
+    """All files of a run folder except locks and those of logger=csv, which has one for each part of a run."""
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and "lock" not in path.name)
+    return {str(path) for path in paths if path.parts[0] != "log"}
 
 
 def _distances(run: Path, reference: Path, *, checkpoints: bool) -> Iterator[float]:

@@ -84,8 +84,11 @@ def tensorboard_logger(*, folder: Path, config: dict[str, Any]) -> Logger:
 
 
 def csv_logger(*, folder: Path, config: dict[str, Any]) -> Logger:
-    """Build Lightning's CSV logger, which logs more than ``metrics.csv``: speed and padding, for example."""
-    return CSVLogger(save_dir=folder, name="log", version="")
+    """Build Lightning's CSV logger, which logs more than ``metrics.csv``: speed and padding, for example.
+
+    A resumed run writes another file, because this logger replaces what is there.
+    """
+    return CSVLogger(save_dir=folder, name="log")
 
 
 @rank_zero_only

@@ -37,3 +37,13 @@ def test_a_resumed_run_continues_to_count() -> None:
     assert stopping_validation(first, [(2.0, 5.0), (1.0, 5.0)]) == 2
     resumed.load_state_dict(first.state_dict())
     assert stopping_validation(resumed, [(1.0, 5.0), (9.0, 5.0)]) == 0
+
+
+def test_a_run_that_was_killed_after_its_last_validation_does_not_go_on() -> None:
+    first, resumed, patient = EarlyStopping(patience=1), EarlyStopping(patience=1), EarlyStopping(patience=2)
+    assert stopping_validation(first, [(2.0, 5.0), (1.0, 5.0)]) == 1
+    for callback, stops in ((resumed, True), (patient, False)):
+        callback.load_state_dict(first.state_dict())
+        trainer = Mock(spec=L.Trainer, should_stop=False)
+        callback.on_train_start(trainer, Mock(spec=L.LightningModule))
+        assert trainer.should_stop == stops

@@ -41,6 +41,9 @@ class EarlyStopping(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best, self.waited = state_dict["best"], state_dict["waited"]
 
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._stop_if_due(trainer)  # the checkpoint may be that of the last validation
+
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.patience is None:
             return
@@ -49,7 +52,10 @@ class EarlyStopping(Callback):
             self.best, self.waited = key, 0
         else:
             self.waited += 1
-        if self.waited >= self.patience:
+        self._stop_if_due(trainer)
+
+    def _stop_if_due(self, trainer: L.Trainer) -> None:
+        if self.patience is not None and self.waited >= self.patience:
             trainer.should_stop = True
 
 
