@@ -98,7 +98,7 @@ def main() -> int:
         for choice in CHOICES[family]:
             usual = [f"model={family}", *arguments.corpus, "test=false", "search=greedy"]
             options = [*usual, *choice.split()]
-            if choice and compose(options) == compose(usual):
+            if choice and compose(options).options == compose(usual).options:
                 bleu = default
             else:
                 folder = f"{arguments.name}-{family}-{choice or 'default'}".replace("/", ".").replace(" ", "-")

@@ -120,7 +120,7 @@ def architecture(size: str) -> TransformerConfig:
     """Return the architecture of ``model=SIZE``."""
     from hydra.utils import instantiate
 
-    config = instantiate(compose([f"model={size}"], folder=Path("unused")).model)
+    config = instantiate(compose([f"model={size}"]).options["model"])
     assert isinstance(config, TransformerConfig)
     return config
 

@@ -14,9 +14,9 @@ import architectures
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 from hypothesis import settings
-from omegaconf import DictConfig
 
 from heed import launch
+from heed.launch.compose import Command
 from heed.launch.compose import compose as launch_compose
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
@@ -119,19 +119,18 @@ def tiny_model() -> Callable[..., Seq2Seq]:
 
 
 @pytest.fixture
-def compose() -> Callable[..., DictConfig]:
-    """``compose(*overrides)`` returns the configuration that train.py would compose."""
+def compose() -> Callable[..., Command]:
+    """``compose(*words)`` returns what ``train.py WORDS`` asks for, optionally in another folder."""
 
-    def composed(*overrides: str, folder: Path = Path("unused")) -> DictConfig:
-        cfg: DictConfig = launch_compose(overrides, folder=folder)
-        return cfg
+    def composed(*words: str, folder: Path | None = None) -> Command:
+        return launch_compose(words, folder=folder)
 
     return composed
 
 
 @pytest.fixture
 def run(
-    compose: Callable[..., DictConfig], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    compose: Callable[..., Command], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Path]:
     """``run(name, *overrides)`` trains, tests and writes a run in this process, and returns its folder.
 

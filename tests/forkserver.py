@@ -48,7 +48,7 @@ PRELOADED = (
     "torch.distributed.run", "torch.utils.serialization.config", "hydra.core.override_parser.overrides_parser",
     "lightning.pytorch", "datasets", "sacrebleu", "matplotlib.figure", "PIL.PngImagePlugin",
     "heed.cli", "heed.launch.run", "heed.launch.folder", "heed.report",
-    "heed.launch.multirun", "heed.training.schedules", "heed.training.callbacks.attention_maps", "heed.plot",
+    "heed.launch.grid", "heed.training.schedules", "heed.training.callbacks.attention_maps", "heed.plot",
     "heed.data.corpora.synthetic", "heed.data.corpora.files", "heed.inference.loading",
 )  # fmt: skip
 

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from omegaconf import DictConfig
 
 from heed.errors import HeedError
 from heed.files import replacing, writing
 from heed.inference import model_folder
 from heed.launch.compose import compose
-from heed.launch.configuration import dry_run
-from heed.launch.run import assemble
+from heed.launch.plan import check_options, settle
+from heed.launch.run import build
 from heed.runs.checkpoints import Selection
 from tests.finished import FinishedRun
 
@@ -155,10 +154,8 @@ def test_a_wrong_option(error_of: ErrorOf, tmp_path: Path, wrong: list[str], mes
 @pytest.mark.slow
 @pytest.mark.parametrize("right", [right for _, _, right in SETTINGS if right], ids=" ".join)
 @pytest.mark.full
-def test_the_same_option_with_a_right_value(
-    compose: Callable[..., DictConfig], tmp_path: Path, right: list[str]
-) -> None:
-    _, parts = dry_run(compose("logger=none", *right))
+def test_the_same_option_with_a_right_value(compose: Callable[..., Command], tmp_path: Path, right: list[str]) -> None:
+    _, parts = check_options(compose("logger=none", *right).options)
     parts["trainer"](folder=tmp_path, selection=Selection(), callbacks=[], loggers=[])
 
 
@@ -386,7 +383,7 @@ def test_a_file_that_cannot_be_written_is_named_and_removed(
         return
     if what == "tokenizer":  # smaller than .hydra/hydra.yaml
         with largest_file(size - 1), pytest.raises(HeedError, match=r"cache/tokenizer/.* could not be written"):
-            assemble(*dry_run(compose([*files, "cache_dir=cache"])), Path("bad"))
+            build(settle(compose([*files, "cache_dir=cache"])), Path("bad"))
     else:
         with largest_file(size - 1):
             message = error_of(*files, "hydra.run.dir=bad", "cache_dir=good/cache")

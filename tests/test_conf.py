@@ -10,9 +10,10 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from heed.launch.configuration import dry_run
+from heed.launch.compose import Command
+from heed.launch.plan import check_options
 from heed.models import build_model
 
 ROOT = Path(__file__).parent.parent
@@ -22,7 +23,7 @@ REQUIRED = {
 }
 """Options of a corpus that have no default."""
 
-Compose = Callable[..., DictConfig]
+Compose = Callable[..., Command]
 
 
 def choices(group: str) -> list[str]:
@@ -59,13 +60,13 @@ OVERRIDES = [
 
 @pytest.mark.parametrize("overrides", OVERRIDES)
 def test_every_choice_builds(compose: Compose, overrides: list[str]) -> None:
-    dry_run(compose(*overrides))
+    check_options(compose(*overrides).options)
 
 
 @pytest.mark.parametrize("name", choices("experiment"))
 def test_every_experiment_builds_also_with_debug_smoke(compose: Compose, name: str) -> None:
-    dry_run(compose(f"experiment={name}"))
-    dry_run(compose(f"experiment={name}", "debug=smoke"))
+    check_options(compose(f"experiment={name}").options)
+    check_options(compose(f"experiment={name}", "debug=smoke").options)
 
 
 @pytest.mark.parametrize("name", [name for name in choices("experiment") if name.startswith("grid_")])
@@ -77,7 +78,7 @@ def test_every_model_of_a_grid_builds(compose: Compose, name: str) -> None:
     (jobs,) = BasicSweeper.split_arguments(varied, None)
     assert 2 < len(jobs) <= 10
     assert {word for job in jobs for word in job if word.startswith("seed=")} == {"seed=1", "seed=2"}
-    arms = [dry_run(compose(f"experiment={name}", *job))[0] for job in jobs if "seed=1" in job]
+    arms = [check_options(compose(f"experiment={name}", *job).options)[0] for job in jobs if "seed=1" in job]
     assert len({str(arm) for arm in arms}) == len(arms)
 
 
@@ -100,7 +101,7 @@ def test_the_classics_have_the_choices_of_their_papers(compose: Compose) -> None
     }
     for name, choices_of_paper in expected.items():
         for data in ("synthetic", "multi30k"):
-            model = compose(f"experiment={name}", f"data={data}").model
+            model = OmegaConf.create(compose(f"experiment={name}", f"data={data}").options).model
             found = {**model, **model.get("attention", {}), **model.get("positions", {})}
             assert found.items() >= choices_of_paper.items(), name
 
@@ -115,7 +116,7 @@ def test_a_typo_is_an_error(compose: Compose, typo: str) -> None:
 def test_published_sizes(compose: Compose) -> None:
     """The non-embedding parameters of Vaswani et al. 2017, table 3, counted by hand from the paper's equations."""
     for preset, d, f, layers in (("base", 512, 2048, 6), ("big", 1024, 4096, 6), ("tiny", 128, 256, 4)):
-        config = instantiate(compose(f"model=transformer_{preset}").model, _convert_="all")
+        config = instantiate(compose(f"model=transformer_{preset}").options["model"], _convert_="all")
         model = build_model(config, src_vocab=8, tgt_vocab=8, joint=True)
         attention, ffn, norm = 4 * (d * d + d), 2 * d * f + f + d, 2 * d
         encoder, decoder = attention + ffn + 2 * norm, 2 * attention + ffn + 3 * norm
@@ -132,7 +133,9 @@ def test_only_files_for_a_corpus_and_an_optimizer_or_schedule_change_their_value
     rounds = range(max(len(optimizers), len(schedules)))
     together = [(optimizers[n % len(optimizers)], schedules[n % len(schedules)]) for n in rounds]
     for data, (optimizer, schedule) in product(choices("data"), together):
-        cfg = compose(f"data={data}", f"optimizer={optimizer}", f"schedule={schedule}", "trainer.max_steps=5000")
+        cfg = OmegaConf.create(
+            compose(f"data={data}", f"optimizer={optimizer}", f"schedule={schedule}", "trainer.max_steps=5000").options
+        )
         for group, choice in (("optimizer", optimizer), ("schedule", schedule)):
             files = [CONF / group / f"{choice}.yaml", CONF / f"data_{group}" / f"{data}_{choice}.yaml"]
             special |= {file for file in files[1:] if file.exists()}
@@ -143,18 +146,18 @@ def test_only_files_for_a_corpus_and_an_optimizer_or_schedule_change_their_value
 
 
 def test_the_learning_rate_of_the_user_overrides_that_of_corpus_and_optimizer(compose: Compose) -> None:
-    assert compose("optimizer.lr=0.5").optimizer.lr == 0.5
-    assert compose("data=synthetic", "optimizer=muon").optimizer.lr == 1e-2
+    assert compose("optimizer.lr=0.5").options["optimizer"]["lr"] == 0.5
+    assert compose("data=synthetic", "optimizer=muon").options["optimizer"]["lr"] == 1e-2
     # `make train` has the learning rate of its published score.
-    assert (compose().optimizer.lr, compose().schedule.warmup_steps) == (3e-3, 100)
+    assert (compose().options["optimizer"]["lr"], compose().options["schedule"]["warmup_steps"]) == (3e-3, 100)
 
 
 def test_models_are_smaller_on_the_built_in_corpus_only(compose: Compose) -> None:
     sizes = {"transformer": ("encoder_layers", 2, 4), "rnn": ("d_model", 256, 512)}
     for family, (option, built_in, others) in sizes.items():
-        assert compose(f"model={family}").model[option] == built_in
-        assert compose(f"model={family}", f"model.{option}=16").model[option] == 16
-        assert compose(f"model={family}", "data=multi30k").model[option] == others
+        assert compose(f"model={family}").options["model"][option] == built_in
+        assert compose(f"model={family}", f"model.{option}=16").options["model"][option] == 16
+        assert compose(f"model={family}", "data=multi30k").options["model"][option] == others
 
 
 @pytest.mark.parametrize(
@@ -173,6 +176,6 @@ def test_models_are_smaller_on_the_built_in_corpus_only(compose: Compose) -> Non
 def test_the_optimizer_and_positions_suit_the_corpus_and_the_model(
     compose: Compose, overrides: list[str], optimizer: str, positions: str | None
 ) -> None:
-    cfg = compose(*overrides)
+    cfg = OmegaConf.create(compose(*overrides).options)
     assert cfg.optimizer._target_.rpartition(".")[2] == optimizer
     assert cfg.model.get("positions", {}).get("kind") == positions

@@ -24,9 +24,9 @@ from heed.errors import HeedError
 from heed.habits import exact, in_heed, read_habits
 from heed.inference.searches import resolve_search
 from heed.launch import program
-from heed.launch.compose import compose, compose_with_hydra
-from heed.launch.configuration import build_parts, plain_options
-from heed.launch.errors import option_names
+from heed.launch.compose import compose, compose_with_hydra, option_names
+from heed.launch.parts import build_parts
+from heed.launch.plan import TYPICAL_PAIRS, settle_auto
 from heed.runs.checkpoints import Selection
 
 ROWS = tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))["row"]
@@ -111,7 +111,7 @@ def test_heeds_options_for_those_of_other_tools_exist() -> None:
                 values[base] += [*(each for each in words if each.startswith("model/") and base == "model=rnn"), word]
     for base, overrides in values.items():
         own = [f"data.{split}=[[a.en,a.de]]" for split in ("train", "valid", "test") if base == "data=files"]
-        config = plain_options(compose([base, *own, *dict.fromkeys(overrides)]))
+        config, _ = settle_auto(compose([base, *own, *dict.fromkeys(overrides)]).options, lambda: TYPICAL_PAIRS)
         if base != "data=files":
             build_parts(config)["trainer"](folder=Path(), selection=Selection("bleu"), callbacks=[], loggers=[])
 
@@ -138,7 +138,7 @@ def test_each_argument_of_lightnings_trainer_works_or_has_heeds_word() -> None:
 
 
 def test_the_report_of_a_profiler_is_not_silenced(tmp_path: Path) -> None:
-    config = plain_options(compose(["trainer=cpu", "+trainer.profiler=simple"]))
+    config, _ = settle_auto(compose(["trainer=cpu", "+trainer.profiler=simple"]).options, lambda: TYPICAL_PAIRS)
     build = build_parts(config)["trainer"]
     trainer = build(folder=tmp_path, selection=Selection("bleu"), callbacks=[], loggers=[])
     assert isinstance(trainer.profiler, SimpleProfiler)

@@ -10,10 +10,9 @@ from lightning.pytorch.callbacks import Callback, LambdaCallback
 from safetensors.torch import load_file
 
 import heed
-from heed import Translator
+from heed import Translator, launch
 from heed.interventions import ablate
 from heed.launch.compose import compose
-from heed.launch.run import train_one_run
 from heed.synthetic import generate
 
 ALWAYS = ("logger=none", "callbacks.attention_maps.sentences=0")
@@ -53,9 +52,9 @@ def train(words: Sequence[str], folder: Path, *callbacks: Callback, cache: Path 
     """Train a run in the folder and return its results."""
     folder.mkdir(exist_ok=True)
     options = [*ALWAYS, *words, f"cache_dir={cache or folder / 'cache'}"]
-    results = train_one_run(compose(options, folder=folder), folder, callbacks)
-    assert results is not None
-    return results
+    run = launch.train(compose(options, folder=folder), callbacks=callbacks)
+    assert run is not None
+    return run.results
 
 
 def measure_run(words: Sequence[str]) -> dict[str, Any]:

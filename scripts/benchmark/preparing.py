@@ -95,7 +95,7 @@ def _train_once(options: list[str], scratch: Path) -> dict[str, float]:
 
 def _prepare(options: Sequence[str]) -> tuple[float, str]:
     """Prepare a corpus. Return the time in seconds and the digest of the result."""
-    from heed.launch.run import prepare
+    from heed.launch.prepare import prepare
 
     start = time.perf_counter()
     report = prepare(options)
@@ -132,11 +132,12 @@ def _train(options: Sequence[str], folder: Path, begin: float) -> dict[str, floa
         begin: when the process was started, in seconds since the epoch.
     """
     from heed.launch.compose import compose
-    from heed.launch.run import train_one_run
+    from heed.launch.plan import settle
+    from heed.launch.run import train
 
-    cfg = compose(options, folder=folder)
-    clock = _Clock(begin, cfg.trainer.max_steps)
-    train_one_run(cfg, folder, [clock])
+    plan = settle(compose(options))
+    clock = _Clock(begin, plan.options["trainer"]["max_steps"])
+    train(plan, folder, [clock])
     return clock.found
 
 

@@ -25,8 +25,8 @@ from heed.data.datamodule import StepShard
 from heed.data.pairs import Pairs, id_lists
 from heed.kernels.cpu import has_fast_bf16_matmul
 from heed.launch.compose import compose
-from heed.launch.configuration import dry_run
-from heed.launch.run import assemble
+from heed.launch.plan import settle
+from heed.launch.run import build
 from heed.models.rnn_config import RNNConfig
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import PAD
@@ -61,7 +61,7 @@ class Training:
             "trainer.validate_every=1000000", "callbacks.attention_maps=null", "callbacks.attention_heads=null",
             "test=false",
         ]  # fmt: skip
-        self.trainer, self.module, self.data = assemble(*dry_run(compose(settings, folder=folder)), folder)
+        self.trainer, self.module, self.data = build(settle(compose(settings)), folder)
         self.tokenizer = self.module.tokenizer
         self.model = self.module.model
 

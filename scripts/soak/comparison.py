@@ -138,9 +138,9 @@ def compare(run: Path, steps: Steps, reference: Path, reference_steps: Steps, *,
 
 
 def _files(folder: Path) -> set[str]:
-    """All files of a run folder except locks and those of logger=csv, which has one for each part of a run."""
+    """All files of a run folder except locks, those of logger=csv, one for each part of a run, and exports."""
     paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and "lock" not in path.name)
-    return {str(path) for path in paths if path.parts[0] != "log"}
+    return {str(path) for path in paths if path.parts[0] != "log" and "ctranslate2" not in path.parts}
 
 
 def _distances(run: Path, reference: Path, *, checkpoints: bool) -> Iterator[float]:

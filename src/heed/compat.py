@@ -144,6 +144,12 @@ def fit_progress(trainer: Any) -> dict[str, Any]:
     return trainer.fit_loop.state_dict()
 
 
+def connected_strategy(**options: Any) -> Any:
+    """Return the strategy that Lightning chooses for devices (Lightning 2.6: ``_AcceleratorConnector``)."""
+    name = "lightning.pytorch.trainer.connectors.accelerator_connector"
+    return import_module(name)._AcceleratorConnector(**options, use_distributed_sampler=False).strategy
+
+
 def take_child_processes() -> list[Popen[bytes]]:
     """Remove and return the processes that Lightning's launcher watches (Lightning 2.6: ``_ChildProcessObserver``).
 

@@ -54,6 +54,13 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
+def failure_reason(error: BaseException) -> str:
+    """Return in one line why a run failed: its innermost exception, or the HeedError around it."""
+    while isinstance(error.__cause__, Exception) and not isinstance(error, HeedError):
+        error = error.__cause__
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def require(package: str, need: str, extra: str) -> Any:
     """Import an optional package, or raise the error of `missing_package`."""
     try:

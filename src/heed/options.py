@@ -57,6 +57,25 @@ def validated(where: str) -> Callable[[type[T]], type[T]]:
     return decorate
 
 
+def get_option(options: Mapping[str, Any], name: str, default: Any = None) -> Any:
+    """Return the option with a dotted name in nested mappings, or the default."""
+    node: Any = options
+    for key in name.split("."):
+        if not isinstance(node, Mapping) or key not in node:
+            return default
+        node = node[key]
+    return node
+
+
+def with_options(options: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested mappings with other values for some dotted names; what is given stays as it is."""
+    changed = dict(options)
+    for name, value in values.items():
+        first, _, rest = name.partition(".")
+        changed[first] = with_options(changed.get(first) or {}, {rest: value}) if rest else value
+    return changed
+
+
 def from_plain(cls: type[T], data: Any, *, where: str) -> T:
     """Build a dataclass, and the dataclasses among its fields, from nested mappings.
 

@@ -189,8 +189,8 @@ def test_the_mean_of_several_sets_says_so() -> None:
 @pytest.mark.slow
 @pytest.mark.full
 def test_one_model_learns_every_direction(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from heed.launch import train
     from heed.launch.compose import compose
-    from heed.launch.run import train_one_run
 
     run = folder / "run"
     run.mkdir()
@@ -201,7 +201,7 @@ def test_one_model_learns_every_direction(folder: Path, capsys: pytest.CaptureFi
         "optimizer.lr=0.004", "schedule.warmup_steps=50", "search=greedy", "logger=none",
         "callbacks.attention_maps=null", f"cache_dir={folder}/cache", "trainer=cpu",
     ]  # fmt: skip
-    results: Any = train_one_run(compose(small, folder=run), run)
+    results: Any = train(compose(small, folder=run)).results
     assert list(results["valid"]["sets"]) == [f"valid-{direction}" for direction in DIRECTIONS]
     assert list(results["tests"]) == DIRECTIONS
     assert results["test"]["bleu"] == pytest.approx(sum(part["bleu"] for part in results["tests"].values()) / 4)

@@ -205,13 +205,13 @@ def mixture_options(mixed: Path) -> list[str]:
 
 @pytest.mark.full
 def test_a_run_with_a_mixture(mixed: Path) -> None:
+    from heed.launch import train
     from heed.launch.compose import compose
-    from heed.launch.run import train_one_run
 
     options = [*mixture_options(mixed), "trainer=cpu"]
     run = mixed / "run"
     run.mkdir()
-    results: Any = train_one_run(compose(options, folder=run), run)
+    results: Any = train(compose(options, folder=run)).results
     assert json.loads((run / "results.json").read_text()) == results
     drawn = results["corpora"]
     assert list(drawn) == list(WEIGHTS)

@@ -107,8 +107,8 @@ def test_waiting_is_measured() -> None:
 def test_slow_data_shows_in_the_speed_and_in_the_share_of_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Threads
 ) -> None:
+    from heed.launch import train
     from heed.launch.compose import compose
-    from heed.launch.run import train_one_run
 
     steps = TranslationData.step_shards
 
@@ -125,7 +125,7 @@ def test_slow_data_shows_in_the_speed_and_in_the_share_of_waiting(
         "search=greedy", f"cache_dir={tmp_path}/cache",
     ]  # fmt: skip
     start = time.perf_counter()
-    results: Any = train_one_run(compose(options, folder=tmp_path), tmp_path)
+    results: Any = train(compose(options, folder=tmp_path)).results
     seconds = time.perf_counter() - start
     assert results["data_wait"] > 0.2  # on a busy machine, steps are slow too
     assert results["tokens"] / seconds < results["tokens_per_second"] < results["tokens"] / (6 * 0.5) * 1.2

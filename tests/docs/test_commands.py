@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from docs.pages import ROOT, pages
-from omegaconf import DictConfig
 
 from heed.cli import build_parser
 from heed.cli import main as heed
-from heed.launch.configuration import dry_run
+from heed.launch.compose import Command
+from heed.launch.plan import check_options
 from heed.runs.config import read_config
 
 # Smaller than debug=smoke, because these commands differ only in the data they read.
@@ -83,7 +83,7 @@ def test_commands_are_found() -> None:
 @pytest.mark.docs
 @pytest.mark.full
 def test_train_composes(
-    compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+    compose: Callable[..., Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     """The options are composed and every part is built; of a sweep, each job."""
     overrides = [word for word in words if "=" in word and not word.startswith(("hydra.", "resume=runs/"))]
@@ -102,7 +102,7 @@ def test_train_composes(
         )
         jobs = [list(job) for job in product(*choices)]
     for job in jobs:
-        dry_run(compose(*job))
+        check_options(compose(*job).options)
 
 
 @pytest.mark.parametrize("words", HEED, ids=" ".join)

@@ -1,34 +1,44 @@
-"""The lines before a run name the options that differ from the defaults."""
+"""A command keeps what was asked for: its words, choices and folder."""
 
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig
 
-from heed.launch.compose import find_differences
+from heed.launch.compose import compose
 
 
 @pytest.mark.parametrize(
-    ("overrides", "expected"),
+    ("words", "expected"),
     [
         ([], []),
-        (["seed=1", "resume=true"], []),  # as the default; no option of the run itself
-        (["model=rnn", "model.dropout=0.4", "seed=2"], ["model=rnn", "seed=2", "model.dropout=0.4"]),
+        (["resume=true", "logger=[csv,wandb]", "folder=a", "cache_dir=b", "hydra.run.dir=c"], []),  # change no result
+        (["model=rnn", "model.dropout=0.4", "seed=2"], ["model=rnn", "model.dropout=0.4", "seed=2"]),
         (["model=rnn", "model/attention=additive"], ["model=rnn", "model/attention=additive"]),
-        (["data=multi30k", "model=transformer"], ["data=multi30k"]),  # their optimizer and positions are defaults
-        (["data=multi30k", "optimizer=adamw"], ["data=multi30k", "optimizer=adamw"]),
-        (["logger=[csv,wandb]"], []),
-        (["~callbacks.ema", "callbacks.attention_maps=null"], ["callbacks.attention_maps=null", "callbacks.ema=null"]),
-        (["+callbacks.mine._target_=a.B"], ["callbacks.mine._target_=a.B"]),
+        (["~callbacks.ema", "+callbacks.mine._target_=a.B"], ["~callbacks.ema", "+callbacks.mine._target_=a.B"]),
+        (["experiment=multi30k_quick", "optimizer.lr=0.1"], ["experiment=multi30k_quick", "optimizer.lr=0.1"]),
     ],
 )
-def test_options_that_differ(compose: Callable[..., DictConfig], overrides: list[str], expected: list[str]) -> None:
-    assert find_differences(compose(*overrides)) == expected
+def test_words_that_change_what_is_computed(words: list[str], expected: list[str]) -> None:
+    assert compose(words).differences == expected
 
 
-def test_a_preset_is_named_with_its_options(compose: Callable[..., DictConfig]) -> None:
-    found = find_differences(compose("experiment=multi30k_quick", "optimizer.lr=0.1"))
-    assert found[0] == "experiment=multi30k_quick"
-    assert {"data=multi30k", "model/positions=rotary", "tokenizer.vocab_size=8000", "optimizer.lr=0.1"} <= {*found}
-    # The default again.
-    assert "callbacks.attention_maps.sentences=5" not in found
+def test_options_are_plain_data_without_interpolations() -> None:
+    options = compose(["data=multi30k", "cache_dir=x", "seed=7"]).options
+    assert (options["data"]["cache_dir"], options["batching"]["seed"]) == ("x", 7)
+    assert options["name"] == "multi30k-transformer"
+    assert options["batching"]["batch_tokens"] == "auto"
+    assert "hydra" not in options
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        ([], None),
+        (["name=x"], None),
+        (["folder=a/b"], "a/b"),
+        (["hydra.run.dir=a/b"], "a/b"),
+        (["name=x", "folder=runs/x"], "runs/x"),
+    ],
+)
+def test_the_folder_is_new_unless_the_command_names_it(words: list[str], folder: str | None) -> None:
+    assert compose(words).folder == (None if folder is None else Path(folder).absolute())

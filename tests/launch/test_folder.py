@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from heed.errors import HeedError
 from heed.launch import folder as launch_folder
+from heed.launch.compose import Command
 from heed.launch.folder import claim_folder, report_on_failure
 from heed.run_format import RunFormatError
 from heed.runs.claim import LOCK, locked
@@ -74,17 +75,17 @@ def test_metrics_are_kept_with_the_config(folder: Path) -> None:
 
 @pytest.mark.parametrize("given", [True, False])
 def test_a_given_folder_is_used_as_it_is(
-    compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
+    compose: Callable[..., Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "runs" / "x"
-    with claim_folder(compose("name=x", *["hydra.run.dir=runs/x"] * given, folder=home)) as folder:
+    with claim_folder(compose("name=x", *["folder=runs/x"] * given)) as folder:
         assert (folder if given else folder.parent) == home
         (folder / "results.json").touch()
     if given:
         with (
             pytest.raises(HeedError, match="runs/x already holds a run"),
-            claim_folder(compose("name=x", "hydra.run.dir=runs/x", folder=home)),
+            claim_folder(compose("name=x", "hydra.run.dir=runs/x")),
         ):
             pass
 
@@ -93,7 +94,7 @@ def test_a_given_folder_is_used_as_it_is(
     ("content", "message"), [("seed: 1\n", "a bug"), ("model: rnn\n", "does not belong"), ("[", "does not belong")]
 )
 def test_a_failed_start_keeps_the_files_of_a_given_folder(
-    compose: Callable[..., DictConfig], tmp_path: Path, content: str, message: str
+    compose: Callable[..., Command], tmp_path: Path, content: str, message: str
 ) -> None:
     (tmp_path / "config.yaml").write_text(content)
     with pytest.raises((HeedError, RuntimeError), match=message), claim_folder(compose(folder=tmp_path)):
@@ -101,7 +102,7 @@ def test_a_failed_start_keeps_the_files_of_a_given_folder(
     assert (tmp_path / "config.yaml").read_text() == content
 
 
-def test_a_folder_with_a_best_checkpoint_holds_a_run(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
+def test_a_folder_with_a_best_checkpoint_holds_a_run(compose: Callable[..., Command], tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best-0000010.ckpt").touch()
     with pytest.raises(HeedError, match="already holds a run"), claim_folder(compose(folder=tmp_path)):
@@ -110,7 +111,7 @@ def test_a_folder_with_a_best_checkpoint_holds_a_run(compose: Callable[..., Dict
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_the_folder_is_removed_where_a_held_lock_cannot_be(
-    compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compose: Callable[..., Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
     def locked_on_windows(folder: Path) -> Iterator[None]:
@@ -130,16 +131,17 @@ def test_the_folder_is_removed_where_a_held_lock_cannot_be(
 
 def test_a_run_has_hydras_files(finished: FinishedRun) -> None:
     (line,) = (line for line in finished.printed.splitlines() if line.startswith("Options:"))
-    assert line.startswith("Options:  model=rnn search=greedy trainer=cpu "), line
+    assert line.startswith("Options:  data.train=60 data.valid=20 "), line
     folder = finished.folder
     names = ["config.yaml", "hydra.yaml", "overrides.yaml"]
     assert sorted(path.name for path in (folder / ".hydra").iterdir()) == names
     cache = f"cache_dir={folder.parents[2]}/cache"
     assert yaml.safe_load((folder / ".hydra/overrides.yaml").read_text()) == [*OPTIONS, cache]
-    # Composed, not resolved; config.yaml of the run is resolved.
+    # Composed, not resolved; config.yaml of the run is resolved and settled.
     composed = OmegaConf.load(folder / ".hydra/config.yaml")
     assert OmegaConf.to_container(composed)["data"]["cache_dir"] == "${cache_dir}"
-    assert yaml.safe_load((folder / "config.yaml").read_text()) == OmegaConf.to_container(composed, resolve=True)
+    assert composed.trainer.precision == "auto"
+    assert yaml.safe_load((folder / "config.yaml").read_text())["trainer"]["precision"] != "auto"
     hydra = OmegaConf.load(folder / ".hydra/hydra.yaml")
     assert hydra.hydra.runtime.output_dir == str(folder)
     assert hydra.hydra.runtime.choices.model == "rnn"

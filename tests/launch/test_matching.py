@@ -12,9 +12,11 @@ import pytest
 
 from heed.errors import HeedError
 from heed.launch.compose import compose
-from heed.launch.configuration import build_model_on, dry_run
 from heed.launch.matching import TOLERANCE, match_run, match_widths
+from heed.launch.parts import build_model_on
+from heed.launch.plan import check_options
 from heed.models.seq2seq import ModelConfig
+from heed.options import with_options
 from tests import forkserver
 from tests.finished import FinishedRun
 
@@ -28,7 +30,7 @@ def count(architecture: ModelConfig) -> int:
 
 
 def architecture(*overrides: str) -> Any:
-    return dry_run(compose([*overrides]))[1]["model"]
+    return check_options(compose([*overrides]).options)[1]["model"]
 
 
 @pytest.mark.parametrize(
@@ -67,41 +69,43 @@ def test_the_nearest_widths_are_returned_if_none_is_near_enough() -> None:
 
 
 def matched(finished: FinishedRun, *overrides: str) -> tuple[Any, Any]:
-    cfg = compose(["model=transformer_tiny", f"match_to='{finished.folder}'", *overrides])
-    return cfg, match_run(cfg, Path("unused"), dry_run(cfg)[1]["model"], lambda: VOCABULARY)
+    given = compose(["model=transformer_tiny", f"match_to='{finished.folder}'", *overrides]).options
+    match = match_run(given, Path("unused"), check_options(given)[1]["model"], lambda: VOCABULARY)
+    return with_options(given, match["options"]), match
 
 
 def test_a_run_gets_the_parameters_of_a_finished_run(finished: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
     params = json.loads((finished.folder / "results.json").read_text())["params"]
-    cfg, match = matched(finished, "match=params")
-    assert abs(count(dry_run(cfg)[1]["model"]) / params - 1) <= TOLERANCE
-    assert match["options"] == {"model.d_model": cfg.model.d_model, "model.d_ff": cfg.model.d_ff}
+    options, match = matched(finished, "match=params")
+    assert abs(count(check_options(options)[1]["model"]) / params - 1) <= TOLERANCE
+    assert match["options"] == {f"model.{name}": options["model"][name] for name in ("d_model", "d_ff")}
     assert (match["quantity"], match["run"]) == ("params", str(finished.folder))
     printed = capsys.readouterr().err
-    assert f"{params:,} parameters, as {finished.folder}: model.d_model={cfg.model.d_model} instead of 128" in printed
+    assert (
+        f"{params:,} parameters, as {finished.folder}: model.d_model={options['model']['d_model']} instead of 128"
+        in printed
+    )
 
 
 def test_a_run_gets_the_tokens_and_the_time_of_a_finished_run(finished: FinishedRun) -> None:
     results = json.loads((finished.folder / "results.json").read_text())
-    cfg, _ = matched(finished, "match=tokens")
-    assert (cfg.trainer.max_steps, cfg.trainer.max_epochs) == (results["steps"], None)
-    cfg, _ = matched(finished, "match=tokens", "batching.batch_tokens=125")  # a quarter
-    assert cfg.trainer.max_steps == 4 * results["steps"]
-    cfg, _ = matched(finished, "match=time", "trainer.max_epochs=3")
-    assert (cfg.trainer.max_steps, cfg.trainer.max_epochs) == (None, None)
-    assert cfg.trainer.max_time == f"00:00:00:{max(1, round(results['train_seconds'])):02}"
+    trainer = matched(finished, "match=tokens")[0]["trainer"]
+    assert (trainer["max_steps"], trainer["max_epochs"]) == (results["steps"], None)
+    trainer = matched(finished, "match=tokens", "batching.batch_tokens=125")[0]["trainer"]  # a quarter
+    assert trainer["max_steps"] == 4 * results["steps"]
+    trainer = matched(finished, "match=time", "trainer.max_epochs=3")[0]["trainer"]
+    assert (trainer["max_steps"], trainer["max_epochs"]) == (None, None)
+    assert trainer["max_time"] == f"00:00:00:{max(1, round(results['train_seconds'])):02}"
 
 
 def test_the_first_job_of_a_grid_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "multirun.yaml").touch()
     (tmp_path / "0_rnn").mkdir()
-    cfg = compose(["match=time", f"match_to='{tmp_path}'"])
-    before = cfg.copy()
-    match = match_run(cfg, tmp_path / "0_rnn", architecture(), lambda: VOCABULARY)
-    assert cfg == before
+    options = compose(["match=time", f"match_to='{tmp_path}'"]).options
+    match = match_run(options, tmp_path / "0_rnn", architecture(), lambda: VOCABULARY)
     assert match == {"quantity": "time", "run": None, "options": {}}
     with pytest.raises(HeedError, match=r"match=time needs the results\.json of .*0_rnn: this run is not finished"):
-        match_run(cfg, tmp_path / "1_rnn", architecture(), lambda: VOCABULARY)
+        match_run(options, tmp_path / "1_rnn", architecture(), lambda: VOCABULARY)
 
 
 @pytest.mark.parametrize(

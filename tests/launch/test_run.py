@@ -14,8 +14,8 @@ import torch
 from heed.errors import HeedError
 from heed.launch import finish
 from heed.launch.compose import compose
-from heed.launch.configuration import dry_run
-from heed.launch.run import _build_trainer, _check_room
+from heed.launch.plan import settle
+from heed.launch.run import _build_trainer, _require_room
 from heed.runs.checkpoints import Selection
 from tests.launch.test_command import FILES, write_pairs
 
@@ -69,18 +69,28 @@ def test_too_little_room_for_a_checkpoint_is_refused(monkeypatch: pytest.MonkeyP
         for has_average in (False, True):
             needed = 4 * 10**6 * (1 + moments + has_average)
             monkeypatch.setattr(shutil, "disk_usage", lambda _, free=needed: SimpleNamespace(free=free))
-            _check_room(tmp_path, module, has_average=has_average)
+            _require_room(tmp_path, module, has_average=has_average)
             monkeypatch.setattr(shutil, "disk_usage", lambda _, free=needed - 1: SimpleNamespace(free=free))
             with pytest.raises(HeedError, match=f"a checkpoint of this model needs about {needed // 10**6} MB: make"):
-                _check_room(tmp_path, module, has_average=has_average)
+                _require_room(tmp_path, module, has_average=has_average)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_only_the_first_process_logs(rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes that drew wandb's id of the run at once would overwrite each other's."""
     monkeypatch.setenv("LOCAL_RANK", str(rank))
-    config, parts = dry_run(compose(["trainer=cpu", "logger=wandb", "logger.wandb.mode=offline"], folder=tmp_path))
-    trainer = _build_trainer(config, parts, tmp_path, Selection(), [])
+    plan = settle(
+        compose(
+            [
+                "trainer=cpu",
+                "logger=wandb",
+                "logger.wandb.mode=offline",
+                "trainer.max_epochs=1",
+                "batching.batch_tokens=9",
+            ]
+        )
+    )
+    trainer = _build_trainer(plan, tmp_path, Selection(), [])
     assert [type(logger).__name__ for logger in trainer.loggers] == ["StepLogger"] * (rank == 0)
     assert (tmp_path / "wandb" / "id").exists() == (rank == 0)
 

@@ -11,12 +11,13 @@ import torch
 import torch.nn.functional as F
 import yaml
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from torch.testing import assert_close
 
 from heed.errors import HeedError
+from heed.launch.compose import Command
 from heed.launch.compose import compose as compose_run
-from heed.launch.configuration import dry_run
+from heed.launch.plan import check_options
 from heed.layers.attention import PRODUCTS
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
@@ -25,7 +26,7 @@ from tests.pairwise import pairwise
 
 B, S, T, V = 3, 7, 5, 19
 
-Compose = Callable[..., DictConfig]
+Compose = Callable[..., Command]
 
 TRANSFORMER: dict[str, list[Any]] = {
     "model/positions": ["none", "sinusoidal", "learned", "rotary", "alibi", "relative"],
@@ -60,7 +61,7 @@ def allowed(row: Mapping[str, Any]) -> bool:
 @cache
 def choose(*groups: str) -> Any:
     """Return the configuration of a model with these choices of groups."""
-    return compose_run(groups).model
+    return OmegaConf.create(compose_run(groups).options["model"])
 
 
 def build(row: Mapping[str, Any], *options: str) -> Seq2Seq:
@@ -140,4 +141,4 @@ REFUSED = {
 @pytest.mark.parametrize("settings", REFUSED)
 def test_contradictions_are_refused_in_a_sentence(compose: Compose, settings: str) -> None:
     with pytest.raises(HeedError, match=REFUSED[settings]):
-        dry_run(compose("model=transformer", *TINY, *settings.split()))
+        check_options(compose("model=transformer", *TINY, *settings.split()).options)

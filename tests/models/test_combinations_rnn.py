@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig
 
 from heed.errors import HeedError
-from heed.launch.configuration import dry_run
+from heed.launch.compose import Command
+from heed.launch.plan import check_options
 from tests.models.test_combinations import build, check_gradients_and_steps, overrides
 from tests.pairwise import pairwise
 
-Compose = Callable[..., DictConfig]
+Compose = Callable[..., Command]
 
 RNN: dict[str, list[Any]] = {
     "model/attention": ["dot", "scaled_dot", "general", "concat", "additive", "location", "none"],
@@ -77,4 +77,4 @@ REFUSED = {
 @pytest.mark.parametrize("settings", REFUSED)
 def test_contradictions_are_refused_in_a_sentence(compose: Compose, settings: str) -> None:
     with pytest.raises(HeedError, match=REFUSED[settings]):
-        dry_run(compose("model=rnn", *TINY, *settings.split()))
+        check_options(compose("model=rnn", *TINY, *settings.split()).options)

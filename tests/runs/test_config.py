@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
 
 import heed
+from heed.launch.compose import Command
 from heed.runs.config import ROLES, changed_options, config_hash, find_config, read_config, role, write_config
 
 CONFIG: dict[str, Any] = {
@@ -89,8 +89,8 @@ def test_the_role_of_an_option_is_its_own_or_that_of_its_group(name: str, expect
     assert role(name) == expected
 
 
-def test_every_option_with_a_role_exists(compose: Callable[..., DictConfig]) -> None:
-    plain = [OmegaConf.to_container(compose(*choices), resolve=True) for choices in ([], ["data=multi30k"])]
+def test_every_option_with_a_role_exists(compose: Callable[..., Command]) -> None:
+    plain = [compose(*choices).options for choices in ([], ["data=multi30k"])]
     names = {name for config in plain for name in flatten(config)}
     assert [option for option in ROLES if option not in names] == []
 
@@ -107,8 +107,8 @@ def test_the_config_of_a_run_may_name_thousands_of_files(tmp_path: Path) -> None
     assert read_config(tmp_path) == config
 
 
-def test_no_message_advises_an_option_that_a_resumed_run_refuses(compose: Callable[..., DictConfig]) -> None:
-    options = {*flatten(OmegaConf.to_container(compose(), resolve=True))}
+def test_no_message_advises_an_option_that_a_resumed_run_refuses(compose: Callable[..., Command]) -> None:
+    options = {*flatten(compose().options)}
     sentences = [sentence for text in texts_of_the_code() for sentence in re.split(r"(?<=[.:]) |\n", text)]
     advised = {
         name

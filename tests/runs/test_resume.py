@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from heed.errors import HeedError
-from heed.launch.run import _choose_precision
+from heed.launch.compose import Command
+from heed.launch.plan import settle_precision
+from heed.options import with_options
 from heed.run_format import FORMAT
 from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.claim import create
@@ -52,42 +54,32 @@ HARMFUL = {
 }  # fmt: skip
 
 
-def test_a_resumed_run_may_change_what_changes_no_result(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
-    before = compose("trainer.precision=32-true", "callbacks.ema.decay=0.9", "weights=ema")
-    write_config(tmp_path, plain(before))
-    now = OmegaConf.merge(OmegaConf.create(plain(before)), HARMLESS)
-    assert isinstance(now, DictConfig)
-    assert starting_checkpoint(tmp_path, plain(now)) is None
-    before.ckpt_path = "other/best.ckpt"
-    write_config(tmp_path, plain(before))
-    folder = RunFolder(tmp_path, plain(now))
-    assert folder.open(write=True) is None
+def test_a_resumed_run_may_change_what_changes_no_result(compose: Callable[..., Command], tmp_path: Path) -> None:
+    before = compose("trainer.precision=32-true", "callbacks.ema.decay=0.9", "weights=ema").options
+    write_config(tmp_path, before)
+    now: Any = OmegaConf.to_container(OmegaConf.merge(OmegaConf.create(before), HARMLESS))
+    assert starting_checkpoint(tmp_path, now) is None
+    write_config(tmp_path, {**before, "ckpt_path": "other/best.ckpt"})
+    folder = RunFolder(tmp_path, now)
+    assert folder.open() is None
     assert folder.config["ckpt_path"] == read_config(tmp_path)["ckpt_path"] == "other/best.ckpt"
     for option, value in HARMFUL.items():
-        changed = OmegaConf.create(plain(now))
-        OmegaConf.update(changed, option, value)
         with pytest.raises(HeedError, match=f"resume=true: {option} must be as in .*config.yaml"):
-            starting_checkpoint(tmp_path, plain(changed))
+            starting_checkpoint(tmp_path, with_options(now, {option: value}))
 
 
-def plain(cfg: DictConfig) -> dict[str, Any]:
-    return OmegaConf.to_container(cfg, resolve=True)  # type: ignore[return-value]
-
-
-def test_the_precision_of_this_machine_is_stored_and_a_resumed_run_keeps_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def chosen(options: dict[str, Any], *, fast_bf16: bool) -> str:
+def test_a_resumed_run_keeps_the_precision_of_the_machine_where_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(precision: Any, before: Any = None, *, fast_bf16: bool) -> Any:
         monkeypatch.setattr("heed.training.trainer.has_fast_bf16_matmul", lambda: fast_bf16)
-        trainer = {"accelerator": "cpu", "precision": options.get("trainer.precision", "auto")}
-        return _choose_precision({"resume": options.get("resume", False), "trainer": trainer}, tmp_path)
+        options = {"trainer": {"accelerator": "cpu", "precision": precision}}
+        return settle_precision(options, before)["trainer"]["precision"]
 
-    assert chosen({}, fast_bf16=True) == "bf16-mixed"
-    assert chosen({}, fast_bf16=False) == "32-true"
-    assert chosen({"trainer.precision": 32}, fast_bf16=True) == "32-true"
-    write_config(tmp_path, {"seed": 1, "trainer": {"precision": "bf16-mixed"}})
-    assert chosen({"resume": True}, fast_bf16=False) == "bf16-mixed"
-    assert chosen({"resume": True, "trainer.precision": "32-true"}, fast_bf16=True) == "32-true"  # which is refused
+    assert chosen("auto", fast_bf16=True) == "bf16-mixed"
+    assert chosen("auto", fast_bf16=False) == "32-true"
+    assert chosen(32, fast_bf16=True) == "32-true"
+    before = {"trainer": {"precision": "bf16-mixed"}}
+    assert chosen("auto", before, fast_bf16=False) == "bf16-mixed"
+    assert chosen("32-true", before, fast_bf16=True) == "32-true"  # which is refused
 
 
 def test_a_checkpoint_of_another_tokenizer_or_optimizer_or_without_progress_is_refused() -> None:

@@ -23,12 +23,14 @@ def test_states(tmp_path: Path) -> None:
     assert find_state(tmp_path, is_running=True) == ("finished", "")
 
 
-def test_a_run_that_goes_on_has_not_failed(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_failure(tmp_path, "The disk is full.", OSError())
     run = RunFolder(tmp_path, {"resume": False, "ckpt_path": None})
-    run.open(write=False)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    run.open()
     assert find_state(tmp_path)[0] == "failed"
-    run.open(write=True)
+    monkeypatch.delenv("LOCAL_RANK")
+    run.open()
     assert find_state(tmp_path)[0] == "interrupted"
 
 

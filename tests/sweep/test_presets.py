@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import OmegaConf
 
-from heed.launch.configuration import dry_run
-from heed.options import format_value
+from heed.launch.compose import Command
+from heed.launch.plan import check_options
+from heed.options import get_option
 from heed.sweep.plan import GRID, SweepSettings, build_pruner, build_sampler
 from heed.sweep.space import ends, read_space
 
@@ -21,9 +20,8 @@ def names(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
-def settings_of(cfg: Any) -> SweepSettings:
-    options: Any = OmegaConf.to_container(cfg.sweep, resolve=True)
-    return SweepSettings(**options)
+def settings_of(command: Command) -> SweepSettings:
+    return SweepSettings(**command.sweep)
 
 
 @pytest.mark.parametrize(
@@ -35,19 +33,18 @@ def settings_of(cfg: Any) -> SweepSettings:
     ],
 )
 def test_all_first_and_all_last_values_of_a_space_are_valid_runs(compose: Compose, name: str) -> None:
-    cfg = compose(f"sweep={name}")
-    settings = settings_of(cfg)
-    choices = dict(HydraConfig.get().runtime.choices)
+    command = compose(f"sweep={name}")
+    settings = settings_of(command)
     build_sampler(settings, seed=1)
     build_pruner(settings)
 
     def default(option: str) -> str:
-        return str(choices[option]) if option in choices else format_value(OmegaConf.select(cfg, option))
+        return str(command.choices.get(option, get_option(command.options, option)))
 
     space, _ = read_space(settings.space, [])
     for end in (0, -1):
         point = next(space.points(lambda option: [ends(option)[end]], default))  # noqa: B023
-        dry_run(compose(f"sweep={name}", *space.resolve(point, default)[0]))
+        check_options(compose(f"sweep={name}", *space.resolve(point, default)[0]).options)
 
 
 @pytest.mark.parametrize("name", names(CONF / "sampler"))

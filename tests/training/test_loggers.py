@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import yaml
 from lightning.pytorch.loggers import WandbLogger
-from omegaconf import DictConfig
 from PIL import Image
 
 from heed.errors import HeedError
 from heed.launch import train
+from heed.launch.compose import Command
 from heed.training.loggers import closing, log_images, log_table, run_names, tensorboard_logger, wandb_logger
 from tests.finished import FinishedRun
 from tests.wandb_file import read_wandb
@@ -93,7 +93,7 @@ def test_an_offline_run_prints_the_command_that_uploads_it(finished: FinishedRun
 
 
 def test_two_loggers_have_the_same_losses(finished: FinishedRun) -> None:
-    with (finished.folder / "log" / "metrics.csv").open(newline="") as file:
+    with (finished.folder / "log" / "version_0" / "metrics.csv").open(newline="") as file:
         csv_losses = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
     wandb_losses = [entry["train/loss"] for entry in read_wandb(finished.folder).history if "train/loss" in entry]
     assert csv_losses == pytest.approx(wandb_losses)
@@ -103,7 +103,7 @@ def test_two_loggers_have_the_same_losses(finished: FinishedRun) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("logger", ["none", "[]"])
 def test_a_run_without_a_logger_has_its_own_metrics(
-    compose: Callable[..., DictConfig], tmp_path: Path, logger: str
+    compose: Callable[..., Command], tmp_path: Path, logger: str
 ) -> None:
     folder = tmp_path / "run"
     train(compose(*TINY, f"logger={logger}", "test=false", f"cache_dir={tmp_path / 'cache'}", folder=folder))

@@ -29,7 +29,7 @@ def gap(run: TrainedModel) -> float:
 
 def training_pairs(run: TrainedModel) -> tuple[list[str], list[str]]:
     """Return the sources and targets that the run was trained on."""
-    from heed.launch.configuration import build_parts
+    from heed.launch.parts import build_parts
 
     (train,) = build_parts(read_config(run.folder))["data"].load().train.texts
     blocks = [train.clean.read(number)[0] for number in train.clean.blocks]

@@ -21,7 +21,7 @@ PRELOADED = (
     "hydra.core.override_parser.overrides_parser", "lightning.pytorch", "sacrebleu", "pyarrow.dataset", "datasets",
     "matplotlib.figure", "PIL.PngImagePlugin", "optuna", "ctranslate2", "transformers.models.marian.modeling_marian",
     "transformers.models.pegasus.modeling_pegasus", "fastapi.testclient", "heed.cli", "heed.launch.run",
-    "heed.launch.multirun", "heed.report", "heed.plot", "heed.inference.loading", "heed.sweep.search",
+    "heed.launch.grid", "heed.report", "heed.plot", "heed.inference.loading", "heed.sweep.search",
     "heed.serve.service", "heed.training.module", "heed.data.corpora.files", "heed.data.corpora.synthetic",
 )  # fmt: skip
 TIME_LIMIT = 240.0

@@ -7,8 +7,8 @@ from heed.cli.lines import write_lines
 
 
 def run(args: argparse.Namespace) -> None:
+    from heed.launch.prepare import prepare
     from heed.launch.program import HEED_TRAIN
-    from heed.launch.run import prepare
 
     sys.argv = [HEED_TRAIN, *args.overrides]  # messages name the program whose options these are
     write_lines([prepare(args.overrides)])

@@ -1,4 +1,4 @@
-"""Train: compose the configuration, build the parts, fit, test and write the results.
+"""Train: compose the options of a command, settle its plan, train it, test and write the results.
 
 Only this package and `heed.sweep` import Hydra. Importing it loads neither Hydra nor torch.
 """
@@ -8,12 +8,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heed.compat import print_any_character
 from heed.errors import HeedError
 from heed.launch import program
+
+if TYPE_CHECKING:
+    from heed.launch.compose import Command
+    from heed.runs.trained import TrainedRun
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -29,27 +34,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(program.help_text())
         return
     gc.set_threshold(10_000)  # importing torch and Lightning creates many objects and no garbage
-    import hydra
-
-    from heed.launch.compose import expand_resume
-    from heed.launch.errors import JobFailedError, explain_error, flags_last
+    from heed.launch.compose import compose, expand_resume, flags_last
+    from heed.launch.errors import JobFailedError, explain_error
 
     os.environ["HYDRA_FULL_ERROR"] = "1"
     # Schedulers stop a job with SIGTERM: treat it as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.path.append(str(Path.cwd()))  # for classes of the user: +callbacks.mine._target_=my_module.MyCallback
+    words = sys.argv[1:]
     try:
-        task = describe if (is_dry := program.DRY_RUN in sys.argv) else train
-        words = flags_last([word for word in sys.argv[1:] if word != program.DRY_RUN])
-        sys.argv[1:] = flags_last(expand_resume(words))
-        if is_dry and {"-m", "--multirun"} & set(sys.argv):
-            raise HeedError(f"{program.DRY_RUN} describes one run: leave out -m.")
-        hydra.main(version_base="1.3", config_path=str(program.CONF), config_name="train")(task)()
+        is_dry = program.DRY_RUN in words
+        words = flags_last([word for word in words if word != program.DRY_RUN])
+        words = flags_last(expand_resume(words))
+        sys.argv[1:] = words
+        flags = [word for word in words if word.startswith("-")]
+        if is_dry and flags:
+            raise HeedError(f"{program.DRY_RUN} describes one run: leave out {flags[0]}.")
+        if flags:
+            run_hydra()
+        elif is_dry:
+            print(describe(compose(words)))
+        else:
+            train(compose(words))
     except KeyboardInterrupt:
         sys.exit(130)
     except (Exception, JobFailedError) as raised:
         error: BaseException = raised.args[0] if isinstance(raised, JobFailedError) else raised
-        if (message := explain_error(error, overrides=sys.argv[1:])) is None:
+        if (message := explain_error(error, overrides=words)) is None:
             if error is raised:
                 raise  # with the exception that was handled before, such as the one that made Lightning clean up
             raise error from error.__cause__
@@ -60,24 +71,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.modules["heed.launch.processes"].leave_process_group()
 
 
-def describe(cfg: Any) -> None:
-    """Print what a run would train (``--dry-run``). Hydra calls this function."""
-    from heed.launch.run import describe_run
+def run_hydra() -> None:
+    """Let Hydra read the command line of this process: ``-m`` starts the jobs of a grid or study, ``--cfg`` prints."""
+    import hydra
 
-    print(describe_run(cfg))
+    from heed.launch.grid import run_job
+
+    hydra.main(version_base="1.3", config_path=str(program.CONF), config_name="train")(run_job)()
 
 
-def train(cfg: Any, report: Callable[[int, float], bool] | None = None) -> None:
-    """Claim a run folder and train a run there. Hydra calls this function with the composed configuration.
+def describe(command: "Command") -> str:
+    """Return what a run would train (``--dry-run``)."""
+    from heed.launch.plan import settle
+    from heed.launch.run import build
+    from heed.launch.summary import describe_run
 
-    Args:
-        report: asks the hyperparameter search whether to prune this run, a trial, at a step with this score.
-    """
-    # Imported after the configuration is composed, so that a wrong option is reported before torch is imported.
+    options = {**command.options, "logger": {}, "resume": False}
+    plan = settle(replace(command, options=options))
+    return describe_run(*build(plan, Path("unused")), options=command.differences, auto=plan.auto)
+
+
+def train(
+    command: "Command", report: Callable[[int, float], bool] | None = None, **options: Any
+) -> "TrainedRun | None":
+    """Claim a run folder, settle the plan of a command, and train it there; see `heed.launch.run.train`."""
+    # Imported after the options are composed, so that a wrong one is reported before torch is imported.
     from heed.launch.folder import claim_folder
-    from heed.launch.run import check_grid, take_pruning, train_one_run
+    from heed.launch.plan import settle
+    from heed.launch.run import train as train_plan
 
-    check_grid()
-    callbacks = take_pruning(cfg, report)
-    with claim_folder(cfg) as folder:
-        train_one_run(cfg, folder, callbacks)
+    with claim_folder(command) as folder:
+        return train_plan(settle(command, folder), folder, report=report, **options)

@@ -17,8 +17,9 @@ from heed.evaluation.parallel_text import ENOUGH, Fault, Sides, find_faults
 from heed.files import is_device, replacing, write_file
 from heed.launch.compose import compose
 from heed.launch.errors import explained
+from heed.launch.plan import settle
 from heed.launch.program import HEED_TRAIN
-from heed.launch.run import assemble, settle
+from heed.launch.run import build
 from heed.launch.summary import run_facts
 from heed.progress import progress_bar
 from heed.training.callbacks.diagnosis import known_facts, sample_text
@@ -39,11 +40,11 @@ def check(
     overrides = [*overrides, "logger=none", "test=false"]
     sys.argv = [HEED_TRAIN, *overrides]  # messages name the program whose options these are
     with explained(overrides):
-        config, parts, auto, _ = settle(compose(overrides), Path("unused"))
-        trainer, module, data = assemble(config, parts, Path("unused"))
-    planned = run_facts(trainer, module, data, differences=()) | auto
+        plan = settle(compose(overrides))
+        trainer, module, data = build(plan, Path("unused"))
+    planned = run_facts(trainer, module, data, auto=plan.auto)
     yield from (f"{name + ':':<10}{planned[name]}" for name in planned if name not in ("Options", "Devices"))
-    facts = known_facts(trainer, module, data, fine_tuned=config["init_from"] is not None)
+    facts = known_facts(trainer, module, data, fine_tuned=plan.options["init_from"] is not None)
     yield from diagnose(facts).values()
     corpus, table = data.corpus, list[tuple[str, int, str]]()
     unit = "line"

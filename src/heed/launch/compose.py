@@ -1,39 +1,42 @@
-"""Compose the configuration of a run as ``train.py`` does, settle ``auto``, and find what differs from the defaults."""
+"""From a command line to options: the only file of this package that composes with Hydra, beside `heed.launch.grid`."""
 
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from argparse import ArgumentError
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import hydra
-import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString
-from hydra.errors import HydraException
-from hydra.utils import get_object
-from omegaconf import OmegaConf, open_dict
+from hydra.errors import HydraException as HydraException
+from hydra.errors import MissingConfigException as MissingConfigException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from heed.compat import hydra_flags
 from heed.errors import HeedError
 from heed.files import expand_home, read_yaml
 from heed.launch.program import CONF
-from heed.options import format_value
+from heed.options import format_value, raise_problems, suggest
 from heed.runs.config import CONFIG_LIMIT, HYDRA_FOLDER, read_overrides
 
 Config: TypeAlias = Any
 """Hydra's DictConfig, which beartype cannot check."""
+COMPOSITION_ERRORS = (HydraException, OmegaConfBaseException)
+Options = dict[str, Any]
+"""All options of a run as plain data: mappings by group, without interpolations."""
 
-PRESETS = ("experiment", "debug", "sweep")
-"""Groups whose choices change options of all other groups."""
-LEADING = ("data", "model")
-"""Groups whose choices decide the defaults of others."""
-UNLISTED = ("hydra", "sweep", "logger", "resume", "match_to")
+PARTS = ("batching", "data", "tokenizer", "model", "module", "optimizer", "schedule", "search", "trainer")
+"""The parts that every run has: each is a mapping with a ``_target_``."""
+COLLECTIONS = ("callbacks", "logger")
+"""Mappings of any number of objects with names; null stands for no object."""
+UNLISTED = ("hydra", "sweep", "logger", "resume", "match_to", "folder", "cache_dir")
 """Options without effect on a run's results."""
-TYPICAL_PAIRS = 30_000  # the size for which a configuration is checked before its text is read
 TRUTHS = ("", "true", "false", "yes", "no", "on", "off", "1", "0")
 """Values of ``resume`` that name no run, as OmegaConf reads them."""
 
@@ -43,6 +46,7 @@ class Schema:
     """The options at the root, so that a typo there is an error. conf/train.yaml describes them."""
 
     name: str
+    folder: str
     seed: int
     test: bool
     weights: str
@@ -73,32 +77,94 @@ class Schema:
 ConfigStore.instance().store(name="schema", node=Schema)
 
 
-def expand_resume(words: Sequence[str]) -> list[str]:
-    """Replace ``resume=RUN`` in a command line by the options of the run that are not in it, and its folder.
+@dataclass(frozen=True)
+class Command:
+    """What a command asks for, composed."""
 
-    Raises:
-        HeedError: if there is no such run.
-    """
-    given = _by_name(words)
-    word = given.get("resume", "")
-    value = word.partition("=")[2]
-    if re.fullmatch(r"'.*'|\".*\"", value):
-        value = str(OverridesParser.create().parse_override(word).value())
-    if value.lower() in TRUTHS:
-        return list(words)
-    run = expand_home(value).absolute()
-    if not (run / HYDRA_FOLDER / "hydra.yaml").is_file():
-        raise HeedError(f"resume={value} names no run: give its folder (runs/NAME/TIME), or true for the newest run.")
-    job = read_yaml(run / HYDRA_FOLDER / "hydra.yaml", limit=CONFIG_LIMIT)["hydra"]
-    options = _by_name([*search_path(job["overrides"]["hydra"]), *read_overrides(run)])
-    before = [word for name, word in options.items() if name not in (*given, "ckpt_path")]
-    kept = [word for name, word in given.items() if name not in ("resume", "hydra.run.dir")]
-    return [*before, *kept, f"hydra.run.dir={quote(run)}", "resume=true"]
+    words: tuple[str, ...]
+    """Choices and options as they were given, ``NAME=VALUE``, without Hydra's own."""
+    presets: tuple[str, ...]
+    """Hydra's option for the folders with presets of the user. Every process that reads ``words`` needs it."""
+    options: Options
+    """All options. Those that are ``auto`` are not yet settled."""
+    choices: Mapping[str, str | None]
+    """The choice of each group."""
+    sweep: Any
+    """The options of a search; None outside one."""
+    folder: Path | None
+    """Where to train; None: in a new folder of ``home``."""
+    record: Config = field(repr=False)
+    """What Hydra composed, with its own options."""
+
+    @property
+    def home(self) -> Path:
+        """The folder of all runs of this name."""
+        return Path("runs", self.options["name"]).absolute()
+
+    @property
+    def differences(self) -> list[str]:
+        """The words that change what is computed."""
+        return [word for word in self.words if re.split("[./]", option_name(word))[0] not in UNLISTED]
+
+    @property
+    def grid(self) -> list[str]:
+        """The options that a grid's preset varies, and this command does not choose."""
+        given = {option_name(word) for word in self.words}
+        return [name for name in self.record.hydra.sweeper.get("params") or () if name not in given]
 
 
-def search_path(overrides: Iterable[str]) -> list[str]:
-    """Return those of Hydra's own overrides that name folders with presets of the user (``--config-dir``)."""
-    return [word for word in overrides if word.startswith("hydra.searchpath=")]
+# ---- composing
+
+
+def compose(words: Sequence[str], *, folder: Path | None = None) -> Command:
+    """Return what ``train.py WORDS`` asks for, optionally in another folder. ``words`` has no flags."""
+    command = to_command(compose_with_hydra(words))
+    return replace(command, folder=folder) if folder else command
+
+
+def to_command(cfg: Config) -> Command:
+    """Return the command that Hydra has composed; raise a HeedError if a part of a run is missing."""
+    before = HydraConfig.instance().cfg
+    HydraConfig.instance().set_config(cfg)  # read by interpolations such as ${hydra:runtime.choices.model}
+    try:
+        job, own = cfg.hydra, OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+        options: Any = OmegaConf.to_container(own, resolve=True)
+        absent = [name for name in (*PARTS, *COLLECTIONS) if not isinstance(options.get(name), dict)]
+        raise_problems(f"{name} is missing: give {name}=NAME, or leave out ~{name}." for name in absent)
+        is_job = OmegaConf.select(job, "job.num", throw_on_missing=False) is not None  # of a grid or study
+        given = Path(job.runtime.output_dir if is_job else job.run.dir).absolute()
+        words = (*job.overrides.task, *job.overrides.hydra)
+        is_given = any(option_name(word) in ("folder", "hydra.run.dir") for word in words)
+        return Command(
+            words=tuple(job.overrides.task),
+            presets=tuple(word for word in job.overrides.hydra if option_name(word) == "hydra.searchpath"),
+            options=options,
+            sweep=options.pop("sweep", None),
+            choices=dict(job.runtime.choices),
+            folder=given if is_job or is_given or given != Path("runs", options["name"]).absolute() else None,
+            record=cfg,
+        )
+    finally:
+        HydraConfig.instance().cfg = before
+
+
+def compose_with_hydra(words: Sequence[str]) -> Config:
+    """Return the configuration with Hydra's own options, also while a job of Hydra runs."""
+    running = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            return hydra.compose("train", list(words), return_hydra_config=True)
+    finally:
+        GlobalHydra.instance().hydra = running
+
+
+# ---- words
+
+
+def option_name(word: str) -> str:
+    """Return the name in ``NAME=VALUE``, ``+NAME=VALUE`` or ``~NAME``."""
+    return word.lstrip("+~").partition("=")[0]
 
 
 def quote(value: Any) -> str:
@@ -113,96 +179,66 @@ def quote(value: Any) -> str:
     return format_value(value)
 
 
-def _by_name(words: Sequence[str]) -> dict[str, str]:
-    return {word.lstrip("+~").partition("=")[0]: word for word in words}
+def flags_last(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line with Hydra's flags at the end: it refuses options after a flag.
 
+    ``--config-dir`` becomes an option of Hydra, so that whatever composes these words finds the presets of the user.
+    With ``--config-name`` it remains: that option finds no primary config.
 
-def compose(overrides: Sequence[str], *, folder: Path = Path("unused")) -> Config:
-    """Return what ``train.py OVERRIDES`` composes for a run in ``folder``, and make it the current one of Hydra."""
-    cfg = compose_with_hydra([*overrides, f"hydra.runtime.output_dir={quote(folder)}"])
-    HydraConfig.instance().set_config(cfg)  # read by interpolations such as ${hydra:runtime.choices.model}
-    with open_dict(cfg):
-        del cfg["hydra"]
-    return cfg
-
-
-def compose_with_hydra(overrides: Sequence[str]) -> Config:
-    """Return the configuration with Hydra's own options, also while a job of Hydra runs."""
-    running = GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
-    try:
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            return hydra.compose("train", list(overrides), return_hydra_config=True)
-    finally:
-        GlobalHydra.instance().hydra = running
-
-
-def settle_auto(cfg: Config, count_pairs: Callable[[], int], before: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Give the options that are ``auto`` the values of the nearest number of pairs in the table.
-
-    Numbers are compared by their ratio. ``count_pairs`` is not called if no option of the table is ``auto``. A run that
-    is limited by steps or time needs no limit of epochs. The warm-up is at most a tenth of a limit of steps.
-    A resumed run keeps the values that it had ``before``, because the limit of steps may have changed.
-
-    Returns:
-        What was chosen, under "Auto", for the lines before a run; nothing if no option is ``auto``.
+    Raises:
+        HeedError: if a flag does not exist, such as ``--lr``, or the folder of ``--config-dir``.
     """
-    limits = cfg.trainer
-    if limits.get("max_epochs") == "auto" and (limits.get("max_steps") or limits.get("max_time")):
-        limits.max_epochs = None
-    table = yaml.safe_load((CONF / "auto.yaml").read_text(encoding="utf-8"))
-    model = cfg.model.get("_target_")
-    options = table.get(getattr(get_object(model), "family", None), {}) if model else {}
-    names = [name for name in options if OmegaConf.select(cfg, name, default=None) == "auto"]
-    if not names:
-        return {}
-    pairs = count_pairs()
-    _, row = min((abs(math.log(size / max(pairs, 1))), row) for row, size in enumerate(table["pairs"]))
-    values = {name: options[name][row] for name in names}
-    steps = limits.get("max_steps")
-    if (warmup := "schedule.warmup_steps") in values and isinstance(steps, int):  # other values are reported later
-        values[warmup] = max(1, min(values[warmup], steps // 10))
-    kept = OmegaConf.create(dict(before or {}))
-    values = {name: OmegaConf.select(kept, name, default=value) for name, value in values.items()}
-    for name, value in values.items():
-        OmegaConf.update(cfg, name, value)
-    chosen = " ".join(f"{name}={format_value(value)}" for name, value in values.items())
-    return {"Auto": f"{chosen} (for {pairs:,} pairs)"}
-
-
-def find_differences(cfg: Config) -> list[str]:
-    """Return the choices and options that differ from the defaults, as overrides: ``model=rnn``, ``model.dropout=0.3``.
-
-    An option is compared with its default under the run's choices, before presets and overrides. Loggers are left out.
-    """
-    job = HydraConfig.get()
-    listed = yaml.safe_load((CONF / "train.yaml").read_text(encoding="utf-8"))["defaults"]
-    defaults = {name: choice for group in listed if isinstance(group, dict) for name, choice in group.items()}
-    followers = ("hydra/", "data_", "sweep/", "logger")  # choices that follow from others, and loggers
-    chosen = {name: c for name, c in job.runtime.choices.items() if c and not name.startswith(followers)}
-    leading = {name: chosen[name] for name in LEADING if name in chosen and chosen[name] != defaults[name]}
-    presets = {name: chosen[name] for name in PRESETS if name in chosen}
-    # The user's presets may choose configs in folders of the user.
-    words = [*search_path(job.overrides.hydra), *(f"{name}={choice}" for name, choice in leading.items())]
     try:
-        base = compose_with_hydra(words)
-        usual = {**base.hydra.runtime.choices, **leading, **presets}
-        others = {name: choice for name, choice in chosen.items() if choice != usual.get(name)}
-        if others:
-            base = compose_with_hydra([*words, *(f"{name}={choice}" for name, choice in others.items())])
-    except HydraException:
-        return list(job.overrides.task)  # the user has another primary config, or groups outside it
-    plain: list[Any] = [OmegaConf.to_container(one, resolve=False) for one in (base, cfg)]
-    before, after = ({**options, **dict.fromkeys(UNLISTED)} for options in plain)
-    found = presets | leading | others
-    choices = {name: found[name] for name in (*PRESETS, *LEADING, *defaults, *found) if name in found}
-    return [*(f"{name}={choice}" for name, choice in choices.items()), *_changed_options(before, after)]
+        given, unknown = hydra_flags(words)
+    except ArgumentError as error:
+        raise HeedError(f"{error}.") from error
+    if unknown:
+        name = unknown[0].lstrip("-").partition("=")[0].replace("-", "_")
+        similar = suggest(name, all_option_names(compose_with_hydra([])))
+        raise HeedError(f"{unknown[0]} is unknown{similar}: options have no dashes, such as model.dropout=0.2.")
+    if given.config_dir and not Path(given.config_dir).is_dir():
+        raise HeedError(f"There is no folder {given.config_dir}: --config-dir names a folder with your own presets.")
+    flags = [word for word in words if word not in given.overrides]
+    if (folder := given.config_dir) is None or given.config_name:
+        return [*given.overrides, *flags]
+    flags = [word for word in flags if word != folder and not word.startswith(("--config-dir", "-cd"))]
+    return [*given.overrides, f"hydra.searchpath=[{quote(f'file://{Path(folder).absolute()}')}]", *flags]
 
 
-def _changed_options(before: Any, after: Any, prefix: str = "") -> Iterator[str]:
-    for name in {**after, **before}:
-        old, new = before.get(name), after.get(name)
-        if isinstance(new, dict) and new:
-            yield from _changed_options(old if isinstance(old, dict) else {}, new, f"{prefix}{name}.")
-        elif old != new:
-            yield f"{prefix}{name}={format_value(new)}"
+def expand_resume(words: Sequence[str]) -> list[str]:
+    """Replace ``resume=RUN`` in a command line by the options of the run that are not in it, and its folder.
+
+    Raises:
+        HeedError: if there is no such run.
+    """
+    given = {option_name(word): word for word in words}
+    word = given.get("resume", "")
+    value = word.partition("=")[2]
+    if re.fullmatch(r"'.*'|\".*\"", value):
+        value = str(OverridesParser.create().parse_override(word).value())
+    if value.lower() in TRUTHS:
+        return list(words)
+    run = expand_home(value).absolute()
+    if not (run / HYDRA_FOLDER / "hydra.yaml").is_file():
+        raise HeedError(f"resume={value} names no run: give its folder (runs/NAME/TIME), or true for the newest run.")
+    job = read_yaml(run / HYDRA_FOLDER / "hydra.yaml", limit=CONFIG_LIMIT)["hydra"]
+    presets = [word for word in job["overrides"]["hydra"] if option_name(word) == "hydra.searchpath"]
+    options = {option_name(word): word for word in (*presets, *read_overrides(run))}
+    before = [word for name, word in options.items() if name not in (*given, "ckpt_path", "folder")]
+    kept = [word for name, word in given.items() if name not in ("resume", "folder", "hydra.run.dir")]
+    return [*before, *kept, f"hydra.run.dir={quote(run)}", "resume=true"]
+
+
+def all_option_names(cfg: Config) -> list[str]:
+    """Return the groups and the dotted names of all options of a configuration with Hydra's own options."""
+    options: Any = OmegaConf.to_container(cfg)
+    return [*cfg.hydra.runtime.choices, *option_names(options)]
+
+
+def option_names(node: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
+    """Yield the dotted names of all options of nested mappings."""
+    for name, value in node.items():
+        if not name.startswith("_") and prefix + name != "hydra":
+            yield prefix + name
+            if isinstance(value, dict):
+                yield from option_names(value, f"{prefix}{name}.")

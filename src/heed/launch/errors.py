@@ -3,35 +3,29 @@
 import os
 import re
 import shlex
-from argparse import ArgumentError
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from traceback import walk_tb
-from typing import Any
 
 import yaml
-from hydra.errors import HydraException, MissingConfigException
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from heed.compat import hydra_flags
 from heed.errors import HeedError, first_line
 from heed.files import NO_ROOM
 from heed.launch import program
-from heed.launch.compose import Config, compose_with_hydra, quote
+from heed.launch.compose import (
+    COMPOSITION_ERRORS,
+    HydraException,
+    MissingConfigException,
+    all_option_names,
+    compose_with_hydra,
+    option_name,
+)
 from heed.options import suggest
 
 
 class JobFailedError(BaseException):
     """Carries the error of a run, its argument, past Hydra, which would print its own message."""
-
-
-def failure_reason(error: BaseException) -> str:
-    """Return in one line why a job failed: its innermost exception, or the HeedError around it."""
-    while isinstance(error.__cause__, Exception) and not isinstance(error, HeedError):
-        error = error.__cause__
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 @contextmanager
@@ -71,7 +65,7 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
         if isinstance(cause, OSError) and cause.errno:
             verb = "written" if cause.errno in NO_ROOM else "used"
             return f"{cause.filename or 'A file'} cannot be {verb}: {os.strerror(cause.errno)}."
-    if isinstance(error, (HydraException, OmegaConfBaseException)) or _is_from_composition(error):
+    if isinstance(error, COMPOSITION_ERRORS) or _is_from_composition(error):
         if removed := [override for override in overrides if override.startswith("~")]:
             return f"{' and '.join(removed)} removes a part that a run needs: leave it out, or choose another part."
         if malformed := _malformed(overrides):
@@ -107,32 +101,6 @@ def _malformed(overrides: Sequence[str]) -> str | None:
     return None
 
 
-def flags_last(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line with Hydra's flags at the end: it refuses options after a flag.
-
-    ``--config-dir`` becomes an option of Hydra, so that whatever composes these words finds the presets of the user.
-    With ``--config-name`` it remains: that option finds no primary config.
-
-    Raises:
-        HeedError: if a flag does not exist, such as ``--lr``, or the folder of ``--config-dir``.
-    """
-    try:
-        given, unknown = hydra_flags(words)
-    except ArgumentError as error:
-        raise HeedError(f"{error}.") from error
-    if unknown:
-        name = unknown[0].lstrip("-").partition("=")[0].replace("-", "_")
-        similar = suggest(name, _all_option_names(compose_with_hydra([])))
-        raise HeedError(f"{unknown[0]} is unknown{similar}: options have no dashes, such as model.dropout=0.2.")
-    if given.config_dir and not Path(given.config_dir).is_dir():
-        raise HeedError(f"There is no folder {given.config_dir}: --config-dir names a folder with your own presets.")
-    flags = [word for word in words if word not in given.overrides]
-    if (folder := given.config_dir) is None or given.config_name:
-        return [*given.overrides, *flags]
-    flags = [word for word in flags if word != folder and not word.startswith(("--config-dir", "-cd"))]
-    return [*given.overrides, f"hydra.searchpath=[{quote(f'file://{Path(folder).absolute()}')}]", *flags]
-
-
 def _is_from_composition(error: BaseException) -> bool:
     """Return whether Hydra failed before it called the job. Some overrides, such as ``+=.``, fail its assertions."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
@@ -158,7 +126,7 @@ def _typos(error: BaseException, overrides: Sequence[str]) -> list[str]:
     others = _without(name, overrides)
     try:
         compose_with_hydra(others)
-    except (HydraException, OmegaConfBaseException) as following:
+    except COMPOSITION_ERRORS as following:
         causes = (following, following.__cause__ or following)
         return [sentence, *next(filter(None, (_typos(cause, others) for cause in causes)), [])]
     return [sentence]
@@ -167,16 +135,16 @@ def _typos(error: BaseException, overrides: Sequence[str]) -> list[str]:
 def _without(name: str, overrides: Sequence[str]) -> list[str]:
     """Return the overrides of other options, without flags and without the ranges and grids of a search."""
     options = [word for word in overrides if re.match(r"[^-=][^=]*=|~", word) and not re.search(r"=.*[,(]", word)]
-    return [word for word in options if word.lstrip("+~").partition("=")[0] != name]
+    return [word for word in options if option_name(word) != name]
 
 
 def _unknown_option(name: str, overrides: Sequence[str]) -> str:
     """Return the message for ``modle=rnn`` and ``optimizer.lrr=1``: names like it in the composed configuration."""
     try:
         cfg = compose_with_hydra(_without(name, overrides))
-    except (HydraException, OmegaConfBaseException):
+    except COMPOSITION_ERRORS:
         cfg = compose_with_hydra([])
-    known = _all_option_names(cfg)
+    known = all_option_names(cfg)
     path, _, option = name.rpartition(".")
     group = path.replace(".", "/")
     files = sorted((program.CONF / group).glob("*.yaml")) if group else ()
@@ -188,17 +156,3 @@ def _unknown_option(name: str, overrides: Sequence[str]) -> str:
         return f"{name} is not an option under these choices, such as those of model: leave it out, or choose others."
     show = shlex.join([*program.command(), "--cfg", "job"])
     return f"{name} is unknown{suggest(name, known)}: `{show}` shows every option."
-
-
-def _all_option_names(cfg: Config) -> list[str]:
-    """Return the groups and the dotted names of all options of a configuration with Hydra's own options."""
-    return [*cfg.hydra.runtime.choices, *option_names(OmegaConf.to_container(cfg))]
-
-
-def option_names(node: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of all options of a nested config."""
-    for name, value in node.items():
-        if not name.startswith("_") and prefix + name != "hydra":
-            yield prefix + name
-            if isinstance(value, dict):
-                yield from option_names(value, f"{prefix}{name}.")

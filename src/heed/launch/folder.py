@@ -2,17 +2,18 @@
 
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, read_write
 
 from heed.errors import HeedError
 from heed.files import remove_unfinished, write_file
 from heed.launch import program
-from heed.launch.compose import Config
+from heed.launch.compose import Command, quote
 from heed.launch.processes import PARENT, agree_on_folder, detect_launch, watch_parent
 from heed.progress import is_first_process, print_line
 from heed.run_format import RunFormatError
@@ -25,28 +26,27 @@ from heed.training.nonfinite import DivergedError
 
 
 @contextmanager
-def claim_folder(cfg: Config) -> Iterator[Path]:
+def claim_folder(command: Command) -> Iterator[Path]:
     """Claim the run's folder for the block; if the block fails, print how to resume the run.
 
-    The folder is a new one in ``runs/NAME``; with ``resume=true`` the newest unfinished one there; or the folder
-    ``hydra.run.dir``. The first process claims and locks it for all processes of the run.
+    The folder is a new one in ``runs/NAME``; with ``resume=true`` the newest unfinished one there; or the folder that
+    the command names. The first process claims and locks it for all processes of the run.
 
     Raises:
         HeedError: if another process trains in the folder, or the run cannot start or resume there.
     """
-    job, launch, is_first, is_new = HydraConfig.get(), detect_launch(), is_first_process(), False
-    given, home = Path(job.runtime.output_dir), Path("runs", cfg.name).absolute()
-    is_given = given != home or any(word.lstrip("+").startswith("hydra.run.dir=") for word in job.overrides.hydra)
+    launch, is_first, is_new, resume = detect_launch(), is_first_process(), False, command.options["resume"]
     with ExitStack() as lock:
-        lock.callback(remove_empty, home)
 
         def claim() -> Path:
             nonlocal is_new
-            folder = given if is_given else newest_unfinished(home) if cfg.resume else create(home)
+            home = command.home
+            folder = command.folder or (newest_unfinished(home) if resume else create(home))
             is_new = not folder.is_dir() or not any(folder.iterdir())
+            lock.callback(remove_empty, home)
             lock.callback(remove_empty, folder)  # after the lock, whose file Windows removes with its release
             lock.enter_context(locked(folder))
-            check_available(folder, resume=cfg.resume)
+            check_available(folder, resume=resume)
             for part in ("", "checkpoints", "model"):
                 remove_unfinished(folder / part)
             return folder
@@ -54,17 +54,18 @@ def claim_folder(cfg: Config) -> Iterator[Path]:
         if launch or is_first:
             folder = agree_on_folder(launch, claim)
             os.environ[PARENT] = str(os.getpid())
-        else:  # Lightning passes the folder to the processes that it starts on their command line
-            folder = given
+            # Lightning starts the other processes of the run with this command line.
+            sys.argv = [sys.argv[0], *command.words, *command.presets, f"hydra.run.dir={quote(folder)}"]
+        else:
+            assert command.folder is not None
+            folder = command.folder
             watch_parent()
-        with read_write(job):
-            job.run.dir = job.runtime.output_dir = str(folder)
         try:
             yield folder
         except BaseException as error:
             if is_first:
                 end_other_processes()
-                report_on_failure(folder, error, resumed=cfg.resume, is_new=is_new)
+                report_on_failure(folder, error, resumed=resume, is_new=is_new)
             raise
 
 
@@ -86,11 +87,18 @@ def report_on_failure(folder: Path, error: BaseException, *, resumed: bool, is_n
         print_line(text)
 
 
-def write_hydra_folder(cfg: Config, folder: Path) -> None:
-    """Write ``.hydra/{config,hydra,overrides}.yaml``. Hydra itself would do so before heed has claimed the folder."""
-    hydra = HydraConfig.instance().cfg
-    assert hydra is not None
-    nodes = {"config": cfg, "hydra": hydra, "overrides": hydra.hydra.overrides.task}
+def write_record(folder: Path, command: Command) -> None:
+    """Write ``.hydra/{config,hydra,overrides}.yaml`` in the first process.
+
+    Hydra itself would do so before heed has claimed the folder.
+    """
+    if not is_first_process():
+        return
+    cfg = command.record
+    with read_write(cfg.hydra):
+        cfg.hydra.run.dir = cfg.hydra.runtime.output_dir = str(folder)
+    composed = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+    nodes: dict[str, Any] = {"config": composed, "hydra": {"hydra": cfg.hydra}, "overrides": list(command.words)}
     (folder / HYDRA_FOLDER).mkdir(exist_ok=True)
     for name, node in nodes.items():
-        write_file(folder / HYDRA_FOLDER / f"{name}.yaml", OmegaConf.to_yaml(node))
+        write_file(folder / HYDRA_FOLDER / f"{name}.yaml", OmegaConf.to_yaml(OmegaConf.create(node)))

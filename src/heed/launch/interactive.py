@@ -8,14 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import read_write
-
 from heed import launch
 from heed.launch import program
 from heed.launch.check import check
-from heed.launch.compose import compose, expand_resume, quote
-from heed.launch.errors import explained, flags_last
+from heed.launch.compose import compose, expand_resume, flags_last, quote
+from heed.launch.errors import explained
 from heed.launch.processes import leave_process_group
 from heed.runs.trained import TrainedRun
 from heed.training.callbacks.signals import SIGNALS, Interrupted
@@ -37,13 +34,9 @@ def train(*overrides: str, **options: Any) -> TrainedRun:
     """
     try:
         with _as_command(overrides, options) as words, explained(words):
-            sys.argv[1:] = expand_resume(words)
-            cfg = compose(sys.argv[1:])
-            job = HydraConfig.get()
-            with read_write(job):
-                job.runtime.output_dir = str(Path(job.run.dir).absolute())
-            launch.train(cfg)
-            return TrainedRun(job.run.dir)
+            run = launch.train(compose(expand_resume(words)))
+            assert run is not None  # only a search ends a run early
+            return run
     except Interrupted as interrupted:
         raise KeyboardInterrupt from interrupted
     finally:

@@ -5,15 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
-
-from omegaconf import OmegaConf
+from typing import Any, TypedDict
 
 from heed.errors import HeedError
-from heed.launch.compose import Config
-from heed.launch.configuration import build_model_on
+from heed.launch.compose import Options
+from heed.launch.parts import build_model_on
 from heed.models.seq2seq import ModelConfig
-from heed.options import format_value
+from heed.options import format_value, get_option
 from heed.progress import print_line
 from heed.runs.config import GRID, read_config
 from heed.runs.results import RESULTS, read_results
@@ -24,50 +22,57 @@ FACTORS = (8, 4, 2, 1)
 """Of the smallest step between two widths. Products of matrices with round sizes are faster."""
 
 
+class Match(TypedDict):
+    """What matches a run with another one, for ``results.json``."""
+
+    quantity: str
+    run: str | None  # the other one; None for the first job of a grid
+    options: dict[str, Any]  # that give the run the same quantity
+
+
 def match_run(
-    cfg: Config, folder: Path, architecture: ModelConfig, vocabulary: Callable[[], Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Change the options of the run in ``folder`` so that it has the parameters, time or target tokens of another run.
+    given: Options, folder: Path | None, architecture: ModelConfig, vocabulary: Callable[[], Mapping[str, Any]]
+) -> Match:
+    """Return the options with which a run has the parameters, time or target tokens of another one.
 
     Args:
+        folder: of the run; None if it is only described.
         architecture: of its model.
         vocabulary: returns the arguments of `build_model_on` that follow from its tokenizer.
-
-    Returns:
-        For ``results.json``: the quantity, the other run (None for the first job of a grid), and the options.
 
     Raises:
         HeedError: if there is no finished run to match, or no width has about as many parameters.
     """
-    if cfg.match not in QUANTITIES:
-        raise HeedError(f"match={cfg.match} is unknown: choose one of {', '.join(QUANTITIES)}.")
-    if cfg.match_to is None:
-        raise HeedError(f"match={cfg.match} needs a run to match: train a grid (-m), or give match_to=RUN.")
-    run = Path(cfg.match_to)
+    quantity = given["match"]
+    if quantity not in QUANTITIES:
+        raise HeedError(f"match={quantity} is unknown: choose one of {', '.join(QUANTITIES)}.")
+    if given["match_to"] is None:
+        raise HeedError(f"match={quantity} needs a run to match: train a grid (-m), or give match_to=RUN.")
+    run = Path(given["match_to"])
     if (run / GRID).is_file():
         run = next(run.glob("0_*/"), run / "0")
-    if run.resolve() == folder.resolve():
-        return {"quantity": cfg.match, "run": None, "options": {}}
+    if folder and run.resolve() == folder.resolve():
+        return {"quantity": quantity, "run": None, "options": {}}
     if not (run / RESULTS).is_file():
-        raise HeedError(f"match={cfg.match} needs the {RESULTS} of {run}: this run is not finished.")
+        raise HeedError(f"match={quantity} needs the {RESULTS} of {run}: this run is not finished.")
     results = read_results(run / RESULTS)
     options: dict[str, Any] = dict.fromkeys(("trainer.max_steps", "trainer.max_epochs", "trainer.max_time"))
-    if cfg.match == "params":
+    if quantity == "params":
         value, options = results["params"], _match_parameters(architecture, results["params"], vocabulary())
-    elif cfg.match == "time":
+    elif quantity == "time":
         value = max(1, round(results["train_seconds"]))
         minutes, hours = value // 60, value // 3600
         options["trainer.max_time"] = f"{hours // 24:02}:{hours % 24:02}:{minutes % 60:02}:{value % 60:02}"
     else:
         value, before = results["tgt_tokens"], read_config(run)["batching"]["batch_tokens"]
-        options["trainer.max_steps"] = max(1, round(results["steps"] * before / cfg.batching.batch_tokens))
-    changes = []
-    for name, new in options.items():
-        if new != (old := OmegaConf.select(cfg, name)):
-            changes.append(f"{name}={format_value(new)} instead of {format_value(old)}")
-            OmegaConf.update(cfg, name, new)
-    print_line(f"Match:    {value:,} {QUANTITIES[cfg.match]}, as {run}: {', '.join(changes) or 'no option changes'}")
-    return {"quantity": cfg.match, "run": str(run), "options": options}
+        options["trainer.max_steps"] = max(1, round(results["steps"] * before / given["batching"]["batch_tokens"]))
+    changes = [
+        f"{name}={format_value(new)} instead of {format_value(old)}"
+        for name, new in options.items()
+        if new != (old := get_option(given, name))
+    ]
+    print_line(f"Match:    {value:,} {QUANTITIES[quantity]}, as {run}: {', '.join(changes) or 'no option changes'}")
+    return {"quantity": quantity, "run": str(run), "options": options}
 
 
 def _match_parameters(architecture: ModelConfig, params: int, vocabulary: Mapping[str, Any]) -> dict[str, int]:

@@ -12,7 +12,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 from lightning.fabric.plugins.environments import ClusterEnvironment, SLURMEnvironment, TorchElasticEnvironment
 from torch import distributed
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
@@ -63,11 +62,12 @@ def detect_launch() -> Launch | None:
     return Launch(name, found.global_rank(), found.world_size(), found.main_address, found.main_port)
 
 
-def check_world_size(trainer: L.Trainer, launch: Launch | None) -> None:
+def check_world_size(world_size: int, launch: Launch | None = None) -> None:
     """Raise a HeedError unless the trainer uses all processes of the launcher: each would train the whole model."""
-    if launch is not None and launch.world_size not in (0, trainer.world_size):
+    launch = launch or detect_launch()
+    if launch is not None and launch.world_size not in (0, world_size):
         raise HeedError(
-            f"{launch.launcher} started {launch.world_size} processes, but the trainer is for {trainer.world_size}: "
+            f"{launch.launcher} started {launch.world_size} processes, but the trainer is for {world_size}: "
             "add trainer=ddp (GPUs) or trainer=ddp_cpu, trainer.devices=PROCESSES_PER_NODE and "
             "trainer.num_nodes=NODES."
         )

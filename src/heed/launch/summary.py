@@ -23,9 +23,12 @@ from heed.training.schedules import planned_steps
 
 
 def run_facts(
-    trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, differences: Sequence[str]
+    trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, options: Sequence[str] = (), auto: str = ""
 ) -> dict[str, str]:
-    """Return what is about to be trained: data, model, device, steps, optimizer, and options that differ."""
+    """Return what is about to be trained: data, model, device, steps, optimizer, and the options of the command.
+
+    ``auto`` says what options became that were ``auto``.
+    """
     corpus, tokenizer, model, planner = data.corpus, module.tokenizer, module.model, data.planner
     counts = {"train": len(data.train)} | {name: len(text) for name, text in data.texts.items()}
     directions = ", ".join(" → ".join(direction) for direction in corpus.directions)
@@ -41,9 +44,20 @@ def run_facts(
         f"{planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
         "Learning": f"{type(optimizer).__name__} with the peak rate {optimizer.param_groups[0]['lr']:g}, "
         f"{type(module.schedule).__name__}",
-        "Options": " ".join(differences) or "the defaults",
+        "Options": " ".join(options) or "the defaults",
+        "Devices": idle_devices(trainer.world_size, data),
+        "Auto": auto,
     }
-    return facts | ({"Devices": advice} if (advice := idle_devices(trainer.world_size, data)) else {})
+    return {name: text for name, text in facts.items() if text}
+
+
+def describe_run(
+    trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, options: Sequence[str], auto: str
+) -> str:
+    """Return what a run would train: its sizes, steps and options, and about how much memory it would need."""
+    with trainer.precision_plugin.train_step_context():
+        facts = run_facts(trainer, module, data, options=options, auto=auto) | size_facts(module, data)
+    return "\n".join(f"{name + ':':<9} {text}" for name, text in facts.items())
 
 
 def machine_facts(trainer: L.Trainer, data: TranslationData) -> dict[str, str]:

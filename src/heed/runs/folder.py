@@ -7,6 +7,7 @@ from typing import Any
 
 from heed.data.text import ParallelText
 from heed.files import write_file
+from heed.progress import is_first_process
 from heed.runs.claim import FAILURE
 from heed.runs.config import read_config, write_config
 from heed.runs.resume import starting_checkpoint
@@ -19,16 +20,16 @@ class RunFolder:
         self.path = path
         self.config = config
 
-    def open(self, *, write: bool) -> Path | None:
+    def open(self) -> Path | None:
         """Check that the run can start with its config, and return the checkpoint of `starting_checkpoint`.
 
-        Only one process of a run should ``write`` the file ``config.yaml``.
+        The first process of the run writes ``config.yaml``.
         """
         checkpoint = starting_checkpoint(self.path, self.config)
         if self.config["resume"]:
             # Keep the record of the weights that the run started from.
             self.config = {**self.config, "ckpt_path": read_config(self.path).get("ckpt_path")}
-        if write:
+        if is_first_process():
             write_config(self.path, self.config)
             (self.path / FAILURE).unlink(missing_ok=True)  # of the process that is resumed
         return checkpoint

@@ -1,19 +1,19 @@
 """Parse the command line of a search: its options, its space, and its studies."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler
 
 from heed.errors import HeedError
-from heed.launch.configuration import build_part, dry_run
+from heed.launch.compose import Command, to_command
+from heed.launch.parts import build_part
+from heed.launch.plan import check_options
 from heed.options import AtLeast1, did_you_mean, format_value, validated
 from heed.sweep.space import UntriedSampler, ends, grid_values, read_space
 from heed.sweep.study import FORMAT, StudyDirection, quiet
@@ -123,17 +123,10 @@ class Plan:
             "pruner": type(self.pruner).__name__ if self.settings.pruner else None,
         }
 
-    @contextmanager
-    def compose(self, overrides: Sequence[str]) -> Iterator[Any]:
-        """Yield the composed DictConfig of a run. Within the block it is Hydra's current configuration."""
+    def compose(self, overrides: Sequence[str]) -> Command:
+        """Return what a run with these overrides would train."""
         cfg = self._config_loader.load_sweep_config(self.config, [*self.fixed, *overrides])
-        HydraConfig.instance().set_config(cfg)  # read by interpolations such as ${hydra:runtime.choices.model}
-        with open_dict(cfg):
-            del cfg["hydra"], cfg["sweep"]
-        try:
-            yield cfg
-        finally:
-            HydraConfig.instance().set_config(self.config)
+        return to_command(cfg)
 
     def check_space(self) -> None:
         """Compose every option and choice of a group, and make a dry run of all first and of all last values.
@@ -146,14 +139,12 @@ class Plan:
         for option in self.space.options:
             is_group = "/" in option.name or option.name in self.config.hydra.runtime.choices
             for value in ends(option) if is_group else ends(option)[:1]:
-                with self.compose([*option.conditions, f"{option.name}={value}"]):
-                    pass
+                self.compose([*option.conditions, f"{option.name}={value}"])
         errors = []
         for end in (0, -1):
             point = next(self.space.points(lambda option: [ends(option)[end]], self.default))  # noqa: B023
             try:
-                with self.compose(self.space.resolve(point, self.default)[0]) as cfg:
-                    dry_run(cfg)
+                check_options(self.compose(self.space.resolve(point, self.default)[0]).options)
             except HeedError as error:
                 errors.append(error)
         if len(errors) == 2:

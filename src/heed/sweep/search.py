@@ -13,9 +13,8 @@ from optuna.pruners import NopPruner
 from optuna.trial import Trial, TrialState
 
 from heed.compat import hydra_job_error, optuna_heartbeats
-from heed.errors import HeedError
+from heed.errors import HeedError, failure_reason
 from heed.launch.compose import quote
-from heed.launch.errors import failure_reason
 from heed.launch.processes import detect_launch
 from heed.progress import print_line
 from heed.report.sweep import Configuration, best_first
@@ -38,7 +37,7 @@ PAGE = "sweep.html"
 TOP = 10  # trials that are printed at the end
 
 Train = Callable[..., None]
-"""`heed.launch.train`: trains a run, given its configuration and ``report``."""
+"""`heed.launch.grid.run_job`: trains a run, given its configuration and ``report``."""
 
 
 def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: Train, config: Any) -> None:

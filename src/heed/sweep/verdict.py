@@ -18,9 +18,10 @@ from heed.evaluation.scores import SystemOutput, score_output
 from heed.files import write_file, writing
 from heed.inference.loading import load
 from heed.launch import program
-from heed.launch.compose import find_differences
-from heed.launch.configuration import build_part
+from heed.launch.compose import Command
+from heed.launch.parts import build_part
 from heed.launch.run import load_metrics
+from heed.options import get_option, with_options
 from heed.report.comparison import compare_runs
 from heed.report.sweep import Configuration, TrialSummary, Verdict
 from heed.report.sweep_text import format_objective, mean_and_sd
@@ -32,7 +33,7 @@ from heed.sweep.plan import Plan
 from heed.sweep.study import VERDICT
 from heed.sweep.summary import read_verdict
 
-LEFT_OUT = ("name", "seed", "test", "logger", "resume", "experiment", "sweep")
+LEFT_OUT = ("name", "seed", "test", "logger", "resume", "sweep")
 """Options of a single run, left out of a preset."""
 MARK = "# Written by a search: "
 
@@ -166,8 +167,8 @@ def _write_preset(plan: Plan, winner: Configuration) -> tuple[Path, list[str]]:
     )
     ranges = [option for option in plan.space.options if option.range]
     searched = [f"# {option.name} was searched in {option.text}" for option in ranges]
-    with plan.compose(winner.overrides) as cfg:
-        text = "\n".join(["# @package _global_", f"{MARK}{headline}", *searched, _preset(cfg)])
+    preset = _preset(plan.compose(winner.overrides))
+    text = "\n".join(["# @package _global_", f"{MARK}{headline}", *searched, preset])
     folder = Path("conf/experiment")
     path, number = folder / f"{plan.name}.yaml", 1
     while path.exists() and MARK not in path.read_text(encoding="utf-8"):
@@ -180,15 +181,18 @@ def _write_preset(plan: Plan, winner: Configuration) -> tuple[Path, list[str]]:
     return path, [*program.command(), *config_dir, f"experiment={path.stem}"]
 
 
-def _preset(cfg: Any) -> str:
-    """Return the differences of a configuration from the defaults as YAML."""
-    choices: list[dict[str, str]] = []
-    options = OmegaConf.create({})
-    for name, _, choice in (word.partition("=") for word in find_differences(cfg)):
+def _preset(command: Command) -> str:
+    """Return the choices and options of a command as YAML."""
+    choices: list[Any] = []
+    options: dict[str, Any] = {}
+    for word in command.differences:
+        name, _, choice = word.lstrip("+~").partition("=")
         if name.partition(".")[0] in LEFT_OUT:
             continue
-        if (program.CONF / name).is_dir():
+        if name == "experiment":
+            choices.insert(0, choice)
+        elif (program.CONF / name).is_dir():
             choices.append({f"override /{name}": choice})
         else:
-            OmegaConf.update(options, name, OmegaConf.select(cfg, name), force_add=True)
+            options = with_options(options, {name: get_option(command.options, name)})
     return ("" if not choices else OmegaConf.to_yaml({"defaults": choices})) + OmegaConf.to_yaml(options)

@@ -16,7 +16,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.precision import MixedPrecision
 
-from heed.compat import call_after_closure
+from heed.compat import call_after_closure, connected_strategy
 from heed.errors import HeedError
 from heed.habits import in_heed
 from heed.kernels.cpu import has_fast_bf16_matmul, keep_freed_memory
@@ -78,31 +78,13 @@ def build_trainer(
         lightning: further arguments of `lightning.Trainer`.
 
     Raises:
-        HeedError: if Lightning rejects an argument, with its reason.
+        HeedError: if Lightning rejects an argument that `check_machine` has not seen, with its reason.
     """
-    for message in IGNORED_WARNINGS:
-        warnings.filterwarnings("ignore", message)
-    # MetricsLogger reports the progress; Lightning's own notices are about Lightning.
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    logging.getLogger("lightning.pytorch.profilers").setLevel(logging.INFO)  # the report of +trainer.profiler=simple
-    raise_problems(_unusable_options(lightning))
-    if accelerator in ("gpu", "cuda") and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
-        raise HeedError(
-            f"trainer.accelerator={accelerator}: no GPU is visible to torch {torch.__version__}. Choose trainer=cpu, "
-            "or install a torch for your GPU."
-        )
-    if accelerator == "auto" and not torch.cuda.is_available():
-        accelerator = "cpu"
+    accelerator, devices = resolve_devices(accelerator, devices)
     if accelerator == "cpu":
-        devices = 1 if devices == "auto" else devices
         keep_freed_memory()
     else:
         choose_gpu_kernels()
-    if strategy.startswith(("fsdp", "deepspeed")):
-        raise HeedError(
-            f"trainer.strategy={strategy} is not supported: heed's models fit on one device, so use "
-            "trainer.strategy=ddp."
-        )
     flag = resolve_precision(precision, accelerator)
     plugins: list[Any] = [AtomicCheckpointIO()]
     if SLURMEnvironment.detect() and not TorchElasticEnvironment.detect():
@@ -136,6 +118,62 @@ def build_trainer(
         )
     except (MisconfigurationException, TypeError, ValueError) as error:
         raise HeedError(f"Lightning rejects these trainer options: {error}") from error
+
+
+def check_machine(options: Mapping[str, Any], cell: str | None = None) -> int:
+    """Return with how many processes a trainer with these options trains, and silence Lightning's notices.
+
+    ``cell`` is that of an RNN.
+
+    Raises:
+        HeedError: if this machine lacks the devices, Lightning or heed refuses an option, and for an LSTM in fp16 on a
+            CPU, which oneDNN lacks.
+    """
+    for message in IGNORED_WARNINGS:
+        warnings.filterwarnings("ignore", message)
+    # MetricsLogger reports the progress; Lightning's own notices are about Lightning.
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    logging.getLogger("lightning.pytorch.profilers").setLevel(logging.INFO)  # the report of +trainer.profiler=simple
+    own = inspect.signature(build_trainer).parameters
+    raise_problems(
+        _unusable_options({name: value for name, value in options.items() if name not in own and name[0] != "_"})
+    )
+    accelerator, strategy = options["accelerator"], options["strategy"]
+    if accelerator in ("gpu", "cuda") and not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+        raise HeedError(
+            f"trainer.accelerator={accelerator}: no GPU is visible to torch {torch.__version__}. Choose trainer=cpu, "
+            "or install a torch for your GPU."
+        )
+    if strategy.startswith(("fsdp", "deepspeed")):
+        raise HeedError(
+            f"trainer.strategy={strategy} is not supported: heed's models fit on one device, so use "
+            "trainer.strategy=ddp."
+        )
+    accelerator, devices = resolve_devices(accelerator, options["devices"])
+    precision = resolve_precision(options["precision"], accelerator)
+    try:
+        found = connected_strategy(
+            accelerator=accelerator,
+            devices=devices,
+            num_nodes=options["num_nodes"],
+            strategy=strategy,
+            precision=None if precision == "16-mixed" else precision,
+        )
+    except (MisconfigurationException, TypeError, ValueError) as error:
+        raise HeedError(f"Lightning rejects these trainer options: {error}") from error
+    if (precision, found.root_device.type, cell) == ("16-mixed", "cpu", "lstm"):
+        raise HeedError(
+            "trainer.precision=16-mixed cannot train model.cell=lstm on a CPU: choose trainer.precision=bf16-mixed or "
+            "32-true, or model.cell=gru."
+        )
+    return int(getattr(found, "world_size", 1))
+
+
+def resolve_devices(accelerator: str, devices: Any) -> tuple[str, Any]:
+    """Return the accelerator and the devices that ``auto`` means on this machine."""
+    if accelerator == "auto" and not torch.cuda.is_available():
+        accelerator = "cpu"
+    return accelerator, 1 if (accelerator, devices) == ("cpu", "auto") else devices
 
 
 def _unusable_options(lightning: Mapping[str, Any]) -> Iterator[str]:

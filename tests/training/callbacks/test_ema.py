@@ -9,14 +9,14 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from omegaconf import DictConfig
 from torch import nn
 
 from heed.cli import main as heed
 from heed.data.datamodule import StepShard
 from heed.errors import HeedError
 from heed.inference import model_folder
-from heed.launch.configuration import dry_run
+from heed.launch.compose import Command
+from heed.launch.plan import check_options
 from heed.runs.averaging import EMA as STATE
 from heed.runs.averaging import checkpoint_weights
 from heed.training.callbacks.ema import EMA
@@ -122,10 +122,10 @@ def test_validation_uses_the_average_resuming_continues_it_and_training_is_uncha
     ],
 )
 def test_weights_that_no_checkpoint_will_have_are_refused(
-    compose: Callable[..., DictConfig], overrides: list[str], sentence: str
+    compose: Callable[..., Command], overrides: list[str], sentence: str
 ) -> None:
     with pytest.raises(HeedError, match=sentence.replace(".", r"\.")):
-        dry_run(compose(*overrides))
+        check_options(compose(*overrides).options)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,5 @@ def test_weights_that_no_checkpoint_will_have_are_refused(
         ["weights=last", "callbacks.ema.decay=0.99"],
     ],
 )
-def test_weights_that_checkpoints_will_have_are_accepted(
-    compose: Callable[..., DictConfig], overrides: list[str]
-) -> None:
-    dry_run(compose(*overrides))
+def test_weights_that_checkpoints_will_have_are_accepted(compose: Callable[..., Command], overrides: list[str]) -> None:
+    check_options(compose(*overrides).options)

@@ -105,8 +105,8 @@ class SlowCallback(Callback):
 def test_the_speed_includes_waiting_for_the_device_and_callbacks_but_no_validation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from heed.launch import train
     from heed.launch.compose import compose
-    from heed.launch.run import train_one_run
     from heed.training.module import TranslationModule
 
     gather, evaluate = metrics_logger.sum_over_processes, TranslationModule.on_validation_epoch_end
@@ -123,7 +123,7 @@ def test_the_speed_includes_waiting_for_the_device_and_callbacks_but_no_validati
     monkeypatch.setattr(TranslationModule, "on_validation_epoch_end", slow_validation)
     options = [*TINY, "trainer.max_steps=4", "test=false", "logger=none", f"cache_dir={tmp_path}/cache",
                "search=greedy", "trainer.validate_every=2"]  # fmt: skip
-    results: Any = train_one_run(compose(options, folder=tmp_path), tmp_path, [SlowCallback()])
+    results = train(compose(options, folder=tmp_path), callbacks=[SlowCallback()]).results
     seconds = results["tokens"] / results["tokens_per_second"]
     # Two reports and the callback after all steps but the last before each validation.
     assert 2 * 1 + 2 * 0.5 < seconds < 2 * 4

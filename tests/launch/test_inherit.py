@@ -13,7 +13,7 @@ from heed import launch
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.launch.compose import compose
-from heed.launch.fine_tuning import compare_directions
+from heed.launch.inherit import compare_directions
 
 Command = Callable[..., tuple[int, str]]
 

@@ -1,59 +1,52 @@
-"""Fine-tuning with ``init_from=``: what a run inherits from a trained model, and its scores before training."""
+"""Fine-tuning with ``init_from=``: what a run inherits from a trained model."""
 
-import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import lightning as L
-from omegaconf import OmegaConf
-
-from heed.data.datamodule import TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.directions import Direction
 from heed.errors import HeedError
-from heed.files import write_file
 from heed.inference import model_folder
 from heed.languages import base_language
-from heed.launch.compose import Config
-from heed.launch.configuration import build_model_on, build_part
+from heed.launch.compose import Options
+from heed.launch.parts import build_model_on, build_part
 from heed.models.seq2seq import ModelConfig
+from heed.options import get_option, with_options
 from heed.progress import print_line
-from heed.runs.results import INITIAL_SCORES, plain_scores
-from heed.training.module import TranslationModule
 
 
-def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
-    """Replace the options of ``model`` in ``cfg`` by the parent model's, except the options in ``overrides``.
+def inherit_architecture(options: Options, words: Sequence[str]) -> Options:
+    """Return the options with those of ``model`` replaced by the parent model's, except those that ``words`` choose.
 
     ``model=NAME`` must name a model of the same family. It only makes the family's options known.
 
     Raises:
-        HeedError: if an override asks for another family of models, other shapes of weights, or another tokenizer.
+        HeedError: if a word asks for another family of models, other shapes of weights, or another tokenizer.
     """
-    folder = model_folder.find(Path(cfg.init_from))
+    parent_name, folder = options["init_from"], model_folder.find(Path(options["init_from"]))
     _, parent = model_folder.read_config(folder)
-    given = [match[1] for word in overrides if (match := re.match(r"\+{0,2}([\w./]+)=", word))]
+    given = [match[1] for word in words if (match := re.match(r"\+{0,2}([\w./]+)=", word))]
     if chosen := [name for name in given if re.match(r"tokenizer\b", name) and name != "tokenizer.bpe_dropout"]:
         raise HeedError(
             f"{' and '.join(chosen)} cannot be chosen with init_from=, because the tokenizer is inherited: leave "
             "it out. Only tokenizer.bpe_dropout applies."
         )
-    if "model" in given and cfg.model.get("_target_", "").rpartition(".")[2] != type(parent).__name__:
-        raise HeedError(f"init_from={cfg.init_from} is a model of the family {parent.family}: leave out model=NAME.")
+    if "model" in given and options["model"].get("_target_", "").rpartition(".")[2] != type(parent).__name__:
+        raise HeedError(f"init_from={parent_name} is a model of the family {parent.family}: leave out model=NAME.")
     # model.dropout and model/attention both name options.
     paths = [name.replace("/", ".") for name in given if name.startswith(("model.", "model/"))]
-    architecture = _change(parent, cfg, paths)
+    architecture = _change(parent, options, paths)
     if not _has_shapes(architecture, folder):
-        wrong = [path for path in paths if not _has_shapes(_change(parent, cfg, [path]), folder)] or paths
+        wrong = [path for path in paths if not _has_shapes(_change(parent, options, [path]), folder)] or paths
         raise HeedError(
-            f"init_from={cfg.init_from} cannot be trained with other {' and '.join(wrong)}, which change the "
+            f"init_from={parent_name} cannot be trained with other {' and '.join(wrong)}, which change the "
             "shapes of its weights: leave out these options."
         )
-    cfg.model = _with_targets(architecture)
+    return {**options, "model": _with_targets(architecture)}
 
 
 def compare_directions(parent: Path, directions: Sequence[Direction], *, joint: bool) -> None:
@@ -78,21 +71,11 @@ def compare_directions(parent: Path, directions: Sequence[Direction], *, joint: 
     print_line(f"init_from={parent} {fine_tunes}.")
 
 
-def score_initial_weights(folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData) -> None:
-    """Evaluate the model before it is trained, as after training, and write the scores to the run folder."""
-    trainer.test(module, data, verbose=False)
-    if trainer.is_global_zero:
-        scores = plain_scores({split: (result.scores, result.loss) for split, result in module.results.items()})
-        write_file(folder / INITIAL_SCORES, json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
-
-
-def _change(architecture: ModelConfig, cfg: Config, paths: Collection[str]) -> ModelConfig:
-    """Return the architecture with the values that ``cfg`` has at these paths ("model.dropout")."""
-    changed = OmegaConf.create({"model": _with_targets(architecture)})
-    chosen = OmegaConf.create({"model": OmegaConf.to_container(cfg.model, resolve=True)})
-    for path in paths:
-        OmegaConf.update(changed, path, OmegaConf.select(chosen, path), merge=False, force_add=True)
-    return build_part(OmegaConf.to_container(changed.model), where="model.")
+def _change(architecture: ModelConfig, options: Options, paths: Iterable[str]) -> ModelConfig:
+    """Return the architecture with the values that ``options`` have at these paths ("model.dropout")."""
+    changed = {"model": _with_targets(architecture)}
+    changed = with_options(changed, {path: get_option(options, path) for path in paths})
+    return build_part(changed["model"], where="model.")
 
 
 def _has_shapes(architecture: ModelConfig, folder: Path) -> bool:

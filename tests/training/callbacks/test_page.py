@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from heed.errors import HeedError
-from heed.launch import page as page_module
-from heed.launch.page import RunPage
+from heed.report.run_page import write_report
+from heed.training.callbacks.page import RunPage
 from tests.report.html import Page
 from tests.report.runs import make_run
 
@@ -17,7 +17,7 @@ def state(run: Path) -> str:
 
 def test_the_page_says_how_the_run_ended(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    page = RunPage(run)
+    page = RunPage(run, write_report)
     page.update()
     assert state(run) == "running"
     with pytest.raises(SystemExit), page.closing():
@@ -31,7 +31,7 @@ def test_the_page_says_how_the_run_ended(tmp_path: Path) -> None:
 
 
 def test_a_run_that_did_not_train_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(HeedError), RunPage(tmp_path).closing():
+    with pytest.raises(HeedError), RunPage(tmp_path, write_report).closing():
         raise HeedError("x")
     assert list(tmp_path.iterdir()) == []
 
@@ -39,7 +39,10 @@ def test_a_run_that_did_not_train_leaves_nothing(tmp_path: Path) -> None:
 def test_a_page_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     (run / "facts.json").write_text("[")
-    with pytest.warns(UserWarning, match="cannot be written: A file in .* is damaged"), RunPage(run).closing():
+    with (
+        pytest.warns(UserWarning, match="cannot be written: A file in .* is damaged"),
+        RunPage(run, write_report).closing(),
+    ):
         pass
     assert not (run / "report.html").exists()
 
@@ -52,9 +55,8 @@ def test_pages_take_a_limited_share_of_the_time(tmp_path: Path, monkeypatch: pyt
         pages.append(clock[0])
         clock[0] += 0.5
 
-    monkeypatch.setattr(page_module, "write_report", write)
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
-    page = RunPage(tmp_path)
+    page = RunPage(tmp_path, write)
     for _ in range(500):
         page.update()
         clock[0] += 10

@@ -2,15 +2,14 @@
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from lightning.pytorch.callbacks import Callback
 
-from heed.errors import first_line
-from heed.launch.errors import failure_reason
-from heed.report.run_page import write_report
+from heed.errors import failure_reason, first_line
+from heed.progress import is_first_process
 from heed.runs.checkpoints import METRICS
 from heed.runs.folder import write_failure
 
@@ -19,13 +18,13 @@ MAX_SHARE, FREE_SECONDS = 0.01, 1.0
 
 
 class RunPage(Callback):
-    """Writes the page when training starts, after validations and when the run ends.
+    """Writes the page when training starts, after validations and when the run ends, in the first process.
 
-    It comes after the callbacks that write what the page shows.
+    It comes after the callbacks that write what the page shows. ``write`` is `heed.report.run_page.write_report`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, write: Callable[..., object]) -> None:
+        self.folder, self.write = folder, write
         self.seconds = 0.0
         """Spent on the page."""
         self._start = time.perf_counter()
@@ -43,7 +42,7 @@ class RunPage(Callback):
         try:
             yield
         except Exception as error:
-            if (self.folder / METRICS).exists():
+            if is_first_process() and (self.folder / METRICS).exists():
                 write_failure(self.folder, failure_reason(error), error)
             raise
         finally:
@@ -51,9 +50,11 @@ class RunPage(Callback):
                 self._write(is_running=False)
 
     def _write(self, *, is_running: bool) -> None:
+        if not is_first_process():
+            return
         start = time.perf_counter()
         try:
-            write_report(self.folder, is_running=is_running)
+            self.write(self.folder, is_running=is_running)
         except Exception as error:  # the run goes on without a page
             warnings.warn(f"The page of {self.folder} cannot be written: {first_line(error)}", stacklevel=2)
         self.seconds += time.perf_counter() - start

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from heed.launch.multirun import draw_scores
+from heed.report.grid import draw_scores
 from heed.runs.table import read_runs, runs_table, sort_runs
 from tests import forkserver
 from tests.wandb_file import read_wandb

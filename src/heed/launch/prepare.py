@@ -1,0 +1,29 @@
+"""``heed prepare``: prepare the text of a run, so that its training starts at once."""
+
+from collections.abc import Sequence
+
+from heed.launch.compose import compose
+from heed.launch.errors import explained
+from heed.launch.plan import check_options, read_text
+
+
+def prepare(words: Sequence[str]) -> str:
+    """Prepare the text of ``heed train WORDS``, and return a report.
+
+    Raises:
+        HeedError: if an option is wrong or the data cannot be read.
+    """
+    with explained(words):
+        options, parts = check_options(compose(words).options)
+    corpus, tokenizer = read_text(options, parts)
+    lines = []
+    for part in corpus.train.texts:
+        pairs = part.encode(tokenizer)
+        src, tgt = pairs.chunk_tokens.sum(axis=0).tolist()
+        lines += [
+            f"Prepared: {part.text.name}{': ' if part.text.name else ''}{len(pairs):,} pairs with {src:,} source and "
+            f"{tgt:,} target tokens",
+            f"Folder:   {pairs.folder}",
+            f"Digest:   {pairs.digest}",
+        ]
+    return "\n".join([*lines, f"Text:     {corpus.digest}"])
