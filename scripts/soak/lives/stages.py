@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -136,6 +137,7 @@ def translate(life: Life) -> None:
     source = str(_stem(life).with_suffix(".src"))
     outputs = [life.heed("translate", str(life.run()), "--input", source, *words, *form, *more).out
                for more in ([], ["--batch-tokens", "50"])]  # fmt: skip
+    outputs = [re.sub(r" \|\|\| -[\d.]+$", "", output, flags=re.MULTILINE) for output in outputs]  # but for rounding
     if not outputs[0] or (form != ["--json"] and form != ["--scores"] and outputs[0] != outputs[1]):
         life.problems.append(
             f"translate {words} {form}: {outputs[0][:200]!r} and with other batches {outputs[1][:200]!r}"

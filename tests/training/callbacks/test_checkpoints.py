@@ -119,6 +119,22 @@ def test_a_resumed_run_names_the_best_checkpoints_that_were_deleted(
     assert capsys.readouterr().err.startswith("Of the best checkpoints, best-0000010.ckpt no longer")
 
 
+def test_a_run_that_was_killed_after_its_last_step_averages_the_right_checkpoints(run: Callable[..., Path]) -> None:
+    """A kill between the last checkpoint and the removal of an earlier one leaves nothing to train."""
+    options = (
+        *TINY,
+        "trainer.max_steps=3",
+        "trainer.validate_every=1",
+        "trainer.keep_last=2",
+        "weights=average_last_k",
+    )
+    folder = run("killed", *options)
+    steps = json.loads((folder / "results.json").read_text())["averaged_steps"]
+    (folder / "results.json").unlink()
+    (folder / "checkpoints/last-0000001.ckpt").write_bytes((folder / "checkpoints/last-0000003.ckpt").read_bytes())
+    assert json.loads((run("killed", *options, "resume=true") / "results.json").read_text())["averaged_steps"] == steps
+
+
 @pytest.mark.full
 def test_the_best_and_the_last_checkpoint_of_a_step_are_hard_links(run: Callable[..., Path]) -> None:
     folder = run("linked", *TINY, "trainer.max_steps=3")

@@ -70,6 +70,10 @@ class Checkpoints(Checkpoint):
             )
         self.scores = {step: scores for step, scores in self.scores.items() if self._path("best", step).exists()}
         self.scores = trainer.strategy.broadcast(self.scores)
+        self.on_fit_end(trainer, pl_module)
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Remove what a killed process left. Training need not start: its last step may be that of the checkpoint."""
         if trainer.is_global_zero and self._restored:
             self._remove_others(trainer.global_step)
 
