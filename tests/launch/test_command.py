@@ -75,6 +75,11 @@ def test_presets_of_ones_own(tmp_path: Path) -> None:
     done = run("heed train", "--config-dir", "my_conf", "experiment=mine", "model.dropoutt=0.3", folder=tmp_path)
     assert done.stderr.startswith("heed train: model.dropoutt is unknown (did you mean model.dropout?)")
     assert len(done.stderr.splitlines()) == 1
+    write_pairs(tmp_path)
+    for name in ("check", "prepare"):
+        command = [sys.executable, "-m", "heed", name, *FILES, "experiment=mine", "--config-dir", "my_conf"]
+        done = forkserver.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
     done = run("heed train", "-m", "--config-dir=my_conf", "experiment=mine", "model.dropout=0.1,2", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("heed train: Job 1, experiment=mine model.dropout=2 ")

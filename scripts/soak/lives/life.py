@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 import tomllib
 import traceback
 from collections.abc import Callable, Iterable
@@ -12,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from heed.errors import HeedError
 from soak.lives.forked import Done, forked, heed
 from soak.process import ROOT
 
@@ -138,9 +140,20 @@ class Life:
         return self.heed("train", *words, *changes, at=at, kill=kill, ranks=ranks)
 
     def check(self, judge: Callable[..., Iterable[str]], *arguments: Any) -> None:
-        """Note the problems that a function finds. It runs in a forked process."""
-        done = forked(lambda: print(json.dumps([*judge(*arguments)])), (judge.__name__,), self.folder)
+        """Note the problems that a function finds in a forked process. A HeedError there is a refusal."""
+
+        def find() -> int:
+            try:
+                print(json.dumps([*judge(*arguments)]))
+            except HeedError as error:
+                print(error, file=sys.stderr)
+                return 2
+            return 0
+
+        done = forked(find, (judge.__name__,), self.folder)
         self.seconds += done.seconds
+        if done.status == 2:
+            raise RefusedError(done.err.strip())
         if done.status:
             self.problems.append(f"{judge.__name__}: {done.err[-900:]}")
         else:

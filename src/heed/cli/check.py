@@ -13,6 +13,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help=text, nargs="*")
     text = "validation set, one file or two; without it, the training text is compared with itself"
     parser.add_argument("--valid", metavar="FILE", help=text, nargs="+", default=[])
+    parser.add_argument("--config-dir", metavar="DIR", help="a folder with presets of your own")
     text = "write a table of all faulty lines: text, line and fault, also of the lines that cleaning drops"
     parser.add_argument("--lines", metavar=("FILE", "DATA"), help=text, nargs="+", default=[])
     text = "write the training pairs that cleaning keeps to a new folder"
@@ -34,6 +35,7 @@ def run(args: argparse.Namespace) -> None:
         given = ["data=files", f"data.train={entries[0]}", f"data.valid={entries[1]}", "data.test=null"]
         options = [*given, *([] if valid else ["data.cleaning.drop_leaked=false", "data.max_eval=1000"]), *options]
     with_sets = bool(valid) or not train
+    options += [f"--config-dir={args.config_dir}"] if args.config_dir else []
     write_lines(check(options, lines=lines, write=write, with_sets=with_sets))
 
 

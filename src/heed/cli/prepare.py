@@ -10,5 +10,6 @@ def run(args: argparse.Namespace) -> None:
     from heed.launch.prepare import prepare
     from heed.launch.program import HEED_TRAIN
 
-    sys.argv = [HEED_TRAIN, *args.overrides]  # messages name the program whose options these are
-    write_lines([prepare(args.overrides)])
+    words = [*args.overrides, *([f"--config-dir={args.config_dir}"] if args.config_dir else [])]
+    sys.argv = [HEED_TRAIN, *words]  # messages name the program whose options these are
+    write_lines([prepare(words)])

@@ -15,7 +15,7 @@ from heed.errors import HeedError
 from heed.evaluation.diagnosis import describe, diagnose
 from heed.evaluation.parallel_text import ENOUGH, Fault, Sides, find_faults
 from heed.files import is_device, replacing, write_file
-from heed.launch.compose import compose
+from heed.launch.compose import compose, flags_last
 from heed.launch.errors import explained
 from heed.launch.plan import settle
 from heed.launch.program import HEED_TRAIN
@@ -37,7 +37,7 @@ def check(
     for path in filter(None, (lines, write)):
         if path.exists() and not is_device(path):
             raise HeedError(f"{path} already exists: name a new file for --lines, and a new folder for --write.")
-    overrides = [*overrides, "logger=none", "test=false"]
+    overrides = flags_last([*overrides, "logger=none", "test=false"])
     sys.argv = [HEED_TRAIN, *overrides]  # messages name the program whose options these are
     with explained(overrides):
         plan = settle(compose(overrides))

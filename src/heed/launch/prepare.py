@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from heed.launch.compose import compose
+from heed.launch.compose import compose, flags_last
 from heed.launch.errors import explained
 from heed.launch.plan import check_options, read_text
 
@@ -14,6 +14,7 @@ def prepare(words: Sequence[str]) -> str:
         HeedError: if an option is wrong or the data cannot be read.
     """
     with explained(words):
+        words = flags_last(words)
         options, parts = check_options(compose(words).options)
     corpus, tokenizer = read_text(options, parts)
     lines = []

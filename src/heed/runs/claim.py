@@ -58,7 +58,7 @@ def locked(folder: Path) -> Iterator[None]:
     except Timeout as error:
         raise HeedError(
             f"{folder} is in use by another training process: wait until it ends, stop it, or name another run with "
-            "name=NAME or hydra.run.dir=DIR."
+            "name=NAME or folder=DIR."
         ) from error
     with lock:
         yield

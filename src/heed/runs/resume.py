@@ -22,7 +22,7 @@ def newest_unfinished(parent: Path) -> Path:
     if not unfinished:
         raise HeedError(
             f"resume=true found no unfinished run with a checkpoint in {parent}. "
-            "Leave out resume=true to start a run, or name another one with name=NAME or hydra.run.dir=DIR."
+            "Leave out resume=true to start a run, or name another one with name=NAME or folder=DIR."
         )
     return max(unfinished, key=lambda path: (creation_order(path), path.name))
 
@@ -38,12 +38,12 @@ def check_available(folder: Path, *, resume: bool) -> None:
     if not resume and (finished or any((folder / CHECKPOINTS).glob("*.ckpt"))):
         raise HeedError(
             f"{folder} already holds a run: add resume=true to continue it, or name another folder with "
-            "hydra.run.dir=DIR."
+            "folder=DIR."
         )
     if not resume and (folder / CONFIG).exists() and find_config(folder) is None:
         raise HeedError(
             f"{folder / CONFIG} does not belong to a run and would be replaced: name another folder with "
-            "hydra.run.dir=DIR."
+            "folder=DIR."
         )
 
 

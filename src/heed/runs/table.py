@@ -220,7 +220,8 @@ def _find_runs(folder: Path) -> Iterator[Path]:
 
 
 def _row(run: Path) -> Row:
-    row: Row = dict.fromkeys((*FACTS, *COLUMNS)) | {"overrides": read_overrides(run)}
+    words = [word for word in read_overrides(run) if not word.startswith("resume=")]
+    row: Row = dict.fromkeys((*FACTS, *COLUMNS)) | {"overrides": words}
     if (run / RESULTS).is_file():
         try:
             results = read_results(run / RESULTS)
