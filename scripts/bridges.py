@@ -3,8 +3,8 @@
     heed export RUN --to huggingface
     python scripts/bridges.py RUN [--only captum] [--export FOLDER] [--figures FOLDER]
 
-Each function of `TOOLS` opens the model in one tool, compares what the tool computes with heed, and draws a figure. Its body can
-be copied into the cell of a notebook that starts with::
+Each function of `TOOLS` opens the model in one tool, compares what the tool computes with heed, and draws a figure. Its
+body can be copied into the cell of a notebook that starts with::
 
     sys.path.append("scripts")  # of heed's clone
     from bridges import *

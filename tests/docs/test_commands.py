@@ -196,13 +196,18 @@ SMALLER = {"model.encoder_layers": "1,2", "trainer.max_steps": "1,2", "+callback
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_the_how_to_page(
+def test_synthetic_pairs_linked_options_and_parts_of_your_own(
     command: Callable[..., tuple[int, str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """All commands, with few sentences and steps, and what their files and callbacks do."""
+    """The commands of three sections, with few sentences and steps, and what their files and callbacks do."""
     write_files(tmp_path)
     write_data(["train.en", "train.de", "valid.en", "valid.de", "test.en", "test.de", "more.de"])
-    for program, *words in commands((ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")):
+    shown = [
+        *commands(section("data", "### Back-translation", "### Distillation")),
+        *commands(section("training", "## Parts of your own")),
+        *commands(section("sweep", "`${…}` takes the value", "### Grids in one command")),
+    ]
+    for program, *words in shown:
         if words[0] == "train":
             given = {name: value for name, _, value in (word.partition("=") for word in words[1:])}
             fast = [word for word in [*FAST, *FEW * ("data" not in given)] if word.partition("=")[0] not in given]
@@ -236,9 +241,16 @@ def test_results_json_has_the_documented_keys(run: Callable[..., Path]) -> None:
     assert tables == [set(results), set(results["valid"])]
 
 
+def section(name: str, start: str, end: str = "") -> str:
+    """Return a part of a page: from one text, which must be there, to another one or the end of the page."""
+    text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    first = text.index(start)
+    return text[first : text.index(end, first)] if end else text[first:]
+
+
 def write_files(folder: Path) -> None:
     """Write the files of the user that the pages show."""
-    for name in ("tutorial", "how-to"):
+    for name in ("quickstart", "training"):
         page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
         shown = re.findall(r"`(my_[\w/]+\.(?:py|yaml))`:\n\n```\w+\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
         assert shown
