@@ -141,24 +141,24 @@ def test_the_first_screen_of_the_readme(
 ) -> None:
     """Train, translate, inspect, compare and the lines of Python, with few sentences and steps."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## Train, translate, inspect, compare")[2].partition("More:")[0]
+    first = readme.partition("## Install, train, translate, inspect, compare")[2].partition("More:")[0]
     Path("in.txt").write_text("The woman didn't see the dog.\n", encoding="utf-8")
     ran = []
-    for program, *words in commands(section):
-        if program == "echo" or len(words) < 2:  # a command without arguments is only mentioned
+    for program, *words in commands(first):
+        if program not in ("python", "heed") or len(words) < 2:  # a command without arguments is only mentioned
             continue
         ran.append(words[0])
-        if words[0] == "train":
+        if words[0] == "train.py":
             status, output = command(*words[1:], *FAST, *FEW)
             assert status == 0, output
         else:
             with Path("in.txt").open(encoding="utf-8") as lines:
                 monkeypatch.setattr("sys.stdin", lines)
                 assert heed(words) == 0, capsys.readouterr().err
-    assert ran == ["train", "translate", "attend", "train", "compare"]
+    assert ran == ["train.py", "translate", "attend", "train.py", "compare"]
     assert Path("attention.html").exists()
     assert Path("comparison/index.html").exists()
-    exec(re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[0], {})
+    exec(re.findall(r"^```python\n(.*?)^```$", first, re.DOTALL | re.MULTILINE)[0], {})
 
 
 @pytest.mark.slow
