@@ -16,10 +16,11 @@ train() {
     $heed train "hydra.run.dir='$folder'" "$@"
 }
 
-# Print scores and keep them in a file: evaluate FILE.json ARGUMENT …
+# Print scores and keep them in a file: evaluate FILE ARGUMENT …
 evaluate() {
     file=$1
     shift
-    [ -e "$file" ] || { $heed evaluate --json "$@" > "$file.part" && mv "$file.part" "$file"; }
-    echo "$file: $(cat "$file")"
+    [ -e "$file" ] || { $heed evaluate "$@" > "$file.part" && mv "$file.part" "$file"; }
+    echo "$file:"
+    cat "$file"
 }

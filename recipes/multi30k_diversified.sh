@@ -59,5 +59,5 @@ done
     for seed in $seeds; do
         set -- "$@" --model "$out/$prefix-$seed"
     done
-    evaluate "$out/$prefix-ensemble.json" "$@" --src "$dir/test_2016_flickr.en" --ref "$dir/test_2016_flickr.de"
+    evaluate "$out/$prefix-ensemble.txt" "$@" --src "$dir/test_2016_flickr.en" --ref "$dir/test_2016_flickr.de"
 )

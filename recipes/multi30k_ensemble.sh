@@ -26,13 +26,13 @@ for seed in $seeds; do
     set -- "$@" --model "$out/seed-$seed"
 done
 for name in test_2016_flickr val; do
-    evaluate "$out/ensemble-$name.json" "$@" --src "$dir/$name.en" --ref "$dir/$name.de"
+    evaluate "$out/ensemble-$name.txt" "$@" --src "$dir/$name.en" --ref "$dir/$name.de"
 done
 
 first="$out/seed-${seeds%% *}"
 set -- --model "$first" --src "$dir/val.en" --ref "$dir/val.de"
 for penalty in 0.6 1.0 1.4; do
-    evaluate "$out/length-penalty-$penalty.json" "$@" --length-penalty $penalty
+    evaluate "$out/length-penalty-$penalty.txt" "$@" --length-penalty $penalty
 done
-evaluate "$out/beam-10.json" "$@" --beam 10
-evaluate "$out/mbr.json" "$@" --mbr --utility bleu --samples 32
+evaluate "$out/beam-10.txt" "$@" --beam 10
+evaluate "$out/mbr.txt" "$@" --mbr --utility bleu --samples 32
