@@ -317,7 +317,7 @@ def losses(options: Options) -> dict[str, Any]:
 
 
 def runs(options: Options) -> dict[str, Any]:
-    """Train runs of four steps with options that change the computation, and the preset multi30k_en_de if its corpus is there."""
+    """Train runs of four steps with options that change the computation, and multi30k_en_de if its corpus is there."""
     trainer = f"trainer={'cpu' if options.device == 'cpu' else 'gpu'}"
     cases = {name: [*gpu_runs.TINY, *words] for name, words in gpu_runs.CASES.items()}
     if options.data is not None:

@@ -240,7 +240,10 @@ def test_results_json_has_the_documented_keys(run: Callable[..., Path]) -> None:
     text = (ROOT / "docs" / "run-folder.md").read_text(encoding="utf-8").partition("## results.json")[2]
     tables = [set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", part, re.MULTILINE))))
               for part in text.partition("## Studies")[0].split("A score set:")]  # fmt: skip
-    assert tables == [{*results, "directions"}, set(results["valid"])]  # only models of several directions have directions
+    assert tables == [
+        {*results, "directions"},
+        set(results["valid"]),
+    ]  # only models of several directions have directions
 
 
 def section(name: str, start: str, end: str = "") -> str:
