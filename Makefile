@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?= model=transformer
 
-.PHONY: help setup train check test-fast test test-full test-wheel docs clean
+.PHONY: help setup train check test-fast test test-full test-wheel docs release clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,16 @@ test-wheel: setup  ## build the wheel and train from it in an empty environment
 
 docs: setup  ## build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# `twine check` reads the README as PyPI shows it.
+release: setup  ## build the wheel and the sdist into dist/, check them, and print the commands that publish them
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	@version=$$($(BIN)/python -c 'import heed; print(heed.__version__)'); echo "To publish $$version:"; \
+	echo "  git tag -a v$$version -m 'heed $$version' && git push origin v$$version"; \
+	echo "  $(BIN)/python -m twine upload dist/*"
 
 clean:  ## delete caches and build outputs
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site src/*.egg-info

@@ -1,10 +1,14 @@
-"""Open an exported model in other interpretability tools: the cells and figures of docs/bridges.md.
+"""Open an exported model in other interpretability tools: the figures of docs/attention.md.
 
     heed export RUN --to huggingface
     python scripts/bridges.py RUN [--only captum] [--export FOLDER] [--figures FOLDER]
 
-Each function is one cell: it compares what the tool computes with heed, and draws a figure. ``python scripts/docs``
-copies its body into the page.
+Each function of `TOOLS` opens the model in one tool, compares what the tool computes with heed, and draws a figure. Its
+body can be copied into the cell of a notebook that starts with::
+
+    sys.path.append("scripts")  # of heed's clone
+    from bridges import *
+    example = open_example("runs/mine", "runs/mine/export/huggingface")
 """
 
 import argparse
@@ -256,7 +260,7 @@ TOOLS: dict[str, Callable[[Example], Any]] = {
 
 
 def run_tool(name: str, example: Example, figures: Path | None = None) -> None:
-    """Run one cell, and write its figure as ``bridges-NAME.png``, or ``.html`` if the tool makes a page.
+    """Run one tool, and write its figure as ``bridges-NAME.png``, or ``.html`` if the tool makes a page.
 
     Raises:
         HeedError: if the tool is not installed.
@@ -264,7 +268,7 @@ def run_tool(name: str, example: Example, figures: Path | None = None) -> None:
     """
     package = name.replace("_", "-")
     if not find_spec(name):
-        raise HeedError(f"{name} is not installed: run `pip install {package}`, see docs/bridges.md.")
+        raise HeedError(f"{name} is not installed: run `pip install {package}`, see docs/attention.md.")
     figure = TOOLS[name](example)
     versions = ", ".join(f"{each} {version(each)}" for each in (package, "transformers", "torch"))
     print(f"{name}: agrees with heed ({versions})")
@@ -277,7 +281,7 @@ def run_tool(name: str, example: Example, figures: Path | None = None) -> None:
 
 
 def main() -> int:
-    """Run the cells of the tools that are installed.
+    """Run the tools that are installed.
 
     Returns:
         The exit status: 2 if a tool that was asked for is not installed, or the sentences do not fit.

@@ -50,7 +50,7 @@ from heed.training.trainer import choose_gpu_kernels
 LENGTH = 32
 """Tokens of each source and target in random batches: about as many as in WMT sentences."""
 MINUTES = 8
-"""Time limit of the Multi30k recipe."""
+"""Time limit of the preset multi30k_en_de."""
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ def losses(options: Options) -> dict[str, Any]:
 
 
 def runs(options: Options) -> dict[str, Any]:
-    """Train runs of four steps with options that change the computation, and the recipe of Multi30k if it is there."""
+    """Train runs of four steps with options that change the computation, and multi30k_en_de if its corpus is there."""
     trainer = f"trainer={'cpu' if options.device == 'cpu' else 'gpu'}"
     cases = {name: [*gpu_runs.TINY, *words] for name, words in gpu_runs.CASES.items()}
     if options.data is not None:
@@ -395,7 +395,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, separated by commas (default: all)")
     parser.add_argument("--out", type=Path, default=Path("gpu_check.json"), help="file to write (default: %(default)s)")
-    parser.add_argument("--data", type=Path, help="folder of Multi30k, to measure its recipe")
+    parser.add_argument("--data", type=Path, help="folder of Multi30k, to measure its preset")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true", help="small models")
     parsed = parser.parse_args(arguments)

@@ -1,15 +1,20 @@
-"""The scripts in recipes/ go on where they were stopped."""
+"""The scripts in recipes/: their options and presets exist, and they go on where they were stopped."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
+from heed.cli import build_parser
 from heed.files import read_yaml
+from heed.launch.configuration import dry_run
 from tests.data.corpora import numbered_dogs
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -19,6 +24,77 @@ TINY = [
     "schedule.warmup_steps=1", "trainer.max_steps=30", "trainer.validate_every=4", "trainer.log_every=1",
     "trainer.keep_last=2", "callbacks.diagnosis=null", "callbacks.attention_heads=null", "search.beam=2", "logger=none",
 ]  # fmt: skip
+
+
+SCRIPTS = sorted(path for path in RECIPES.glob("*.sh") if os.access(path, os.X_OK))
+CHOICES = {
+    "multi30k_diversified": [{}, {"STUDENT": "rnn"}],
+    "multi30k_ensemble": [{}, {"EXPERIMENT": "multi30k_en_de_rnn"}],
+}
+"""The environments in which a script is tried."""
+STUB = """
+import json, os, sys
+from pathlib import Path
+words = sys.argv[1:]
+with open(os.environ["CALLS"], "a") as file:
+    file.write(json.dumps(words) + "\\n")
+for word in words:
+    if word.startswith("hydra.run.dir="):
+        folder = Path(word.partition("=")[2].strip("'"))
+        folder.mkdir(parents=True)
+        (folder / "results.json").touch()
+print({})
+"""
+"""A program in place of heed: it writes down its arguments, and every run is finished at once."""
+
+
+def call(script: Path, folder: Path, environment: dict[str, str]) -> list[list[str]]:
+    """Run a script with the program in place of heed, and return the arguments of each call."""
+    (folder / "stub.py").write_text(STUB, encoding="utf-8")
+    (folder / "corpus").mkdir(exist_ok=True)
+    (folder / "corpus" / "test_2016_flickr.en").touch()
+    calls = folder / "calls"
+    calls.write_text("")
+    variables = {"HEED": f"{sys.executable} {folder / 'stub.py'}", "CALLS": str(calls), "OUT": str(folder / "out")}
+    environment = {**os.environ, **variables, **environment}
+    subprocess.run([script, folder / "corpus", "seed=7"], cwd=folder, env=environment, check=True)
+    return [json.loads(line) for line in calls.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.posix("a POSIX shell")
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_shell_can_read_every_script(shell: str) -> None:
+    assert len(SCRIPTS) >= 2
+    assert {script.stem for script in SCRIPTS} == {*CHOICES}
+    for script in RECIPES.glob("*.sh"):
+        subprocess.run([shell, "-n", script], check=True)
+    for script in SCRIPTS:  # without arguments: how to call it
+        shown = subprocess.run([script], capture_output=True, text=True)
+        assert shown.returncode == 2
+        assert f"recipes/{script.name} DIR [OPTION …]" in shown.stdout
+
+
+@pytest.mark.posix("a POSIX shell")
+@pytest.mark.parametrize(
+    ("name", "environment"), [(name, each) for name, choices in CHOICES.items() for each in choices], ids=str
+)
+def test_the_presets_options_and_arguments_of_a_script_exist(
+    name: str, environment: dict[str, str], tmp_path: Path, compose: Callable[..., DictConfig]
+) -> None:
+    script = RECIPES / f"{name}.sh"
+    calls = call(script, tmp_path, environment)
+    trainings = {tuple(words[1:]) for words in calls if words[0] == "train"}
+    assert len(trainings) >= 3
+    for words in trainings:
+        assert "seed=7" in words
+    kinds = {tuple(word for word in words if not word.startswith(("hydra.", "seed="))) for words in trainings}
+    for kind in kinds:  # seeds differ in nothing else
+        dry_run(compose(*kind))
+    for words in calls:
+        if words[0] != "train":
+            build_parser().parse_args(words)
+    again = call(script, tmp_path, environment)
+    assert [words[0] for words in again] == [words[0] for words in calls if words[0] == "synthesize"], "all is kept"
 
 
 @pytest.mark.slow

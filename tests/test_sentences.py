@@ -17,7 +17,6 @@ NO_SENTENCES = {
     "src/heed/report/sweep_text.py": 1,  # a table
     "src/heed/sweep/workers.py": 1,  # a log
     "scripts/benchmark/preparing.py": 1,  # a report
-    "scripts/docs/cells.py": 1,  # source code
     "scripts/docs/drawings.py": 1,  # a style sheet
     "scripts/docs/options.py": 1,  # comments
     "scripts/experiments/runner.py": 1,  # a log

@@ -7,7 +7,7 @@ A generated part of a page is enclosed by two comments:
     <!-- value: corpus_hardness.word_for_word_bleu -->            a number of docs/results/corpus_hardness.json, inline
     <!-- source: training -->                                     where the numbers of a file come from
     <!-- reference: scaling heads -->                            results of claims, for a page of docs/course/
-    <!-- options -->  <!-- recipes -->  <!-- commands -->  <!-- claims -->
+    <!-- options -->  <!-- presets -->  <!-- commands -->  <!-- claims -->
 
 and ends with ``<!-- end -->``. Some files are generated as a whole: the figures, ``stylesheets/colours.css`` (the
 colours of heed's pages), and ``explainer.html`` around the model that is in it.

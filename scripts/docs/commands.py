@@ -15,17 +15,20 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def markdown() -> str:
-    """Return a section for each command: what it does, and tables of its arguments."""
-    parts = []
+    """Return a section for each command: what it does, and tables of its arguments. A repeated table is only named."""
+    parts, first = [], dict[str, str]()
     for name, parser in parsers().items():
         parts += [f"## heed {name}", _plain(parser.description or "")]
         for group in parser._action_groups:
             actions = [action for action in group._group_actions if not isinstance(action, argparse._HelpAction)]
             if not actions:
                 continue
-            if group.description:
-                parts.append(f"{(group.title or '').capitalize()}. {_plain(group.description)}")
-            parts.append(markdown_table(["argument", "meaning"], [list(_row(action)) for action in actions]))
+            title = (group.title or "").capitalize()
+            table = markdown_table(["argument", "meaning"], [list(_row(action)) for action in actions])
+            if (owner := first.setdefault(table, name)) != name and group.description:
+                parts.append(f"{title}: as for [heed {owner}](#heed-{owner}).")
+                continue
+            parts += [*([f"{title}. {_plain(group.description)}"] if group.description else []), table]
     return "\n\n".join(parts)
 
 

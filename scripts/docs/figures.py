@@ -149,7 +149,6 @@ def claims() -> str:
             *remark,
             claim.measurement,
             markdown_table(["measured", "value"], figures, [False, True]),
-            f"```sh\npython scripts/experiments {claim.name} --seeds 5\n```",
             *([f"{', '.join(_costs(row))}."] if _costs(row) else []),
         ]
     return "\n\n".join(parts)

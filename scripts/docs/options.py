@@ -1,4 +1,4 @@
-"""The training options and recipes: conf/ gives default and reason, the constructor of a file type and range."""
+"""The training options and presets: conf/ gives default and reason, the constructor of a file type and range."""
 
 import re
 from dataclasses import dataclass, field, is_dataclass
@@ -17,8 +17,10 @@ from heed.options import argument_types, describe_type
 CONF = Path(__file__).resolve().parents[2] / "conf"
 ORDER = ("data", "tokenizer", "model", "module", "batching", "optimizer", "schedule", "search", "trainer", "callbacks")
 """The first groups of the page. All other groups follow, and then AUTOMATIC."""
+URL = "https://github.com/heed-nmt/heed/blob/main/conf/experiment"
+"""The folder of the presets."""
 OWN_PAGE = ("experiment", "hydra")
-"""Groups that other pages or Hydra describe."""
+"""Groups that a section of their own or Hydra describes."""
 AUTOMATIC = ("data_training", "data_model", "data_optimizer", "data_positions", "data_schedule")
 """Groups whose files are chosen by the corpus, not by users."""
 KEY = re.compile(r"(?P<indent> *)(?P<key>[\w./=]+):(?: +(?P<value>.*?))?(?: +# (?P<comment>.*))?$")
@@ -151,23 +153,17 @@ def _hints(target: str) -> dict[str, Any]:
 # ---- Markdown
 
 
-def recipes() -> str:
-    """Return a section for each recipe of conf/experiment with a table of its differences."""
-    parts = []
+def presets() -> str:
+    """Return a table of the files of conf/experiment: the command, and what the file is for."""
+    rows = []
     for path in sorted((CONF / "experiment").glob("*.yaml")):
-        file = read(path)
-        grid = _grid(path)
-        command = " ".join(["heed train", *["-m"] * bool(grid), f"experiment={path.stem}", *_required_options(path)])
-        parts += [f"## {path.stem}", escape(file.description), f"```sh\n{command}\n```", *_parents(file)]
-        choices = [[f"`{group}={choice}`", ""] for group, choice in file.overrides]
-        changes = [[f"`{option.name}={option.default}`", escape(option.reason)] for option in file.options]
-        values = [[f"`{option}={given}`", "the values that the grid trains"] for option, given in grid.items()]
-        parts.append(markdown_table(["change", "reason"], [*choices, *changes, *values]))
-    return "\n\n".join(parts)
+        command = ["heed train", *["-m"] * bool(_grid(path)), f"experiment={path.stem}", *_required_options(path)]
+        rows.append([f"`{' '.join(command)}`", f"{escape(read(path).description)} [File]({URL}/{path.name})"])
+    return markdown_table(["command", "what it trains"], rows)
 
 
 def _grid(path: Path) -> dict[str, str]:
-    """Return the options that a recipe varies, with their values, also those of the files that it starts from."""
+    """Return the options that a preset varies, with their values, also those of the files that it starts from."""
     found: dict[str, str] = {}
     for parent in read(path).parents:
         found |= _grid(path.with_stem(parent))
@@ -176,7 +172,7 @@ def _grid(path: Path) -> dict[str, str]:
 
 
 def _required_options(path: Path) -> list[str]:
-    """Return the options that the corpus of a recipe requires, such as ``data.root=DIR``."""
+    """Return the options that the corpus of a preset requires, such as ``data.root=DIR``."""
     file = read(path)
     if (corpus := dict(file.overrides).get("data")) is None:
         return [option for parent in file.parents for option in _required_options(path.with_stem(parent))]

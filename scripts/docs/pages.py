@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from docs import cells, commands, drawings, explainer, figures, options
+from docs import commands, drawings, explainer, figures, options
 
 ROOT = Path(__file__).resolve().parents[2]
 """The folder of the repository."""
@@ -18,13 +18,11 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "table": figures.table,
     "source": figures.source,
     "options": lambda _: options.markdown(),
-    "recipes": lambda _: options.recipes(),
+    "presets": lambda _: options.presets(),
     "commands": lambda _: commands.markdown(),
     "claims": lambda _: figures.claims(),
     "reference": figures.reference,
     "diagnoses": lambda _: figures.diagnoses(),
-    "definition": cells.definition,
-    "cell": cells.cell,
 }
 """Functions from the argument of a generated part to its content. These parts are paragraphs; ``value`` is inline."""
 

@@ -141,24 +141,24 @@ def test_the_first_screen_of_the_readme(
 ) -> None:
     """Train, translate, inspect, compare and the lines of Python, with few sentences and steps."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## Train, translate, inspect, compare")[2].partition("More:")[0]
+    first = readme.partition("## Install, train, translate, inspect, compare")[2].partition("More:")[0]
     Path("in.txt").write_text("The woman didn't see the dog.\n", encoding="utf-8")
     ran = []
-    for program, *words in commands(section):
-        if program == "echo" or len(words) < 2:  # a command without arguments is only mentioned
+    for program, *words in commands(first):
+        if program not in ("python", "heed") or len(words) < 2:  # a command without arguments is only mentioned
             continue
         ran.append(words[0])
-        if words[0] == "train":
+        if words[0] == "train.py":
             status, output = command(*words[1:], *FAST, *FEW)
             assert status == 0, output
         else:
             with Path("in.txt").open(encoding="utf-8") as lines:
                 monkeypatch.setattr("sys.stdin", lines)
                 assert heed(words) == 0, capsys.readouterr().err
-    assert ran == ["train", "translate", "attend", "train", "compare"]
+    assert ran == ["train.py", "translate", "attend", "train.py", "compare"]
     assert Path("attention.html").exists()
     assert Path("comparison/index.html").exists()
-    exec(re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[0], {})
+    exec(re.findall(r"^```python\n(.*?)^```$", first, re.DOTALL | re.MULTILINE)[0], {})
 
 
 @pytest.mark.slow
@@ -196,16 +196,23 @@ SMALLER = {"model.encoder_layers": "1,2", "trainer.max_steps": "1,2", "+callback
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_the_how_to_page(
+def test_synthetic_pairs_linked_options_and_parts_of_your_own(
     command: Callable[..., tuple[int, str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """All commands, with few sentences and steps, and what their files and callbacks do."""
+    """The commands of three sections, with few sentences and steps, and what their files and callbacks do."""
     write_files(tmp_path)
     write_data(["train.en", "train.de", "valid.en", "valid.de", "test.en", "test.de", "more.de"])
-    for program, *words in commands((ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")):
+    shown = [
+        *commands(section("data", "### Back-translation", "### Distillation")),
+        *commands(section("training", "## Parts of your own")),
+        *commands(section("sweep", "`${…}` takes the value", "### Grids in one command")),
+    ]
+    for program, *words in shown:
         if words[0] == "train":
             given = {name: value for name, _, value in (word.partition("=") for word in words[1:])}
             fast = [word for word in [*FAST, *FEW * ("data" not in given)] if word.partition("=")[0] not in given]
+            if "schedule" in given:  # its own, without the warm-up of debug=smoke
+                fast[fast.index("schedule.warmup_steps=1")] = "~schedule.warmup_steps"
             if "data.reverse" in given:  # its translations are not empty
                 fast += ["trainer.max_steps=40", "trainer.validate_every=40", "optimizer.lr=0.01"]
             smaller = (f"{name}={SMALLER.get(name, value)}" if value else name for name, value in given.items())
@@ -233,12 +240,22 @@ def test_results_json_has_the_documented_keys(run: Callable[..., Path]) -> None:
     text = (ROOT / "docs" / "run-folder.md").read_text(encoding="utf-8").partition("## results.json")[2]
     tables = [set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", part, re.MULTILINE))))
               for part in text.partition("## Studies")[0].split("A score set:")]  # fmt: skip
-    assert tables == [set(results), set(results["valid"])]
+    assert tables == [
+        {*results, "directions"},
+        set(results["valid"]),
+    ]  # only models of several directions have directions
+
+
+def section(name: str, start: str, end: str = "") -> str:
+    """Return a part of a page: from one text, which must be there, to another one or the end of the page."""
+    text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    first = text.index(start)
+    return text[first : text.index(end, first)] if end else text[first:]
 
 
 def write_files(folder: Path) -> None:
     """Write the files of the user that the pages show."""
-    for name in ("tutorial", "how-to"):
+    for name in ("quickstart", "training"):
         page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
         shown = re.findall(r"`(my_[\w/]+\.(?:py|yaml))`:\n\n```\w+\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
         assert shown

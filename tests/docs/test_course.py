@@ -47,7 +47,7 @@ def test_questions_are_those_of_the_marking_scheme_and_worth_ten_points(page: Pa
 
 
 def test_the_points_of_the_project_are_one_hundred() -> None:
-    project = TEXT[COURSE / "index.md"].partition("## The final project")[2]
+    project = (ROOT / "docs" / "assignment.md").read_text(encoding="utf-8").partition("## Marking scheme")[2]
     assert sum(map(int, re.findall(r"^\| (\d+) \|", project, re.MULTILINE))) == 100
 
 

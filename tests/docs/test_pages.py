@@ -44,12 +44,18 @@ def test_a_value_never_starts_a_line(page: Path) -> None:
     assert not re.search(r"^ *<!-- value:", page.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.stem not in ("options", "recipes", "equations")], ids=page_name
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in ("options", "coming-from")], ids=page_name)
 def test_measurements_come_from_the_results(page: Path) -> None:
     prose = CODE.sub("", MARKED.sub("", page.read_text(encoding="utf-8")))
     assert not MEASUREMENT.findall(NO_MEASUREMENT.sub("", prose))
+
+
+def test_the_home_page_names_every_page_and_so_does_the_navigation() -> None:
+    home = (DOCS / "index.md").read_text(encoding="utf-8").partition("## All pages")[2]
+    names = {page.relative_to(DOCS).as_posix() for page in DOCS.glob("**/*.md")} - {"index.md"}
+    assert set(re.findall(r"\]\(([^)#]+)\)", home)) == names
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    assert {*re.findall(r": ([\w/-]+\.md)$", navigation, re.MULTILINE)} == {*names, "index.md"}
 
 
 def test_the_readme_is_short() -> None:
@@ -100,10 +106,10 @@ def test_the_architecture_page_has_every_package_and_existing_files() -> None:
         assert (ROOT / "src" / "heed" / file).exists(), file
 
 
-def test_the_messages_of_the_faq_are_in_the_code() -> None:
+def test_the_messages_of_the_page_about_errors_are_in_the_code() -> None:
     """A message matches a string of the code whose placeholders may stand for anything."""
     code = [_with_placeholders(node) for file in (ROOT / "src").glob("**/*.py") for node in _strings(file)]
-    text = (DOCS / "faq.md").read_text(encoding="utf-8")
+    text = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
     messages = re.findall(r"^> (.+)$", text, re.MULTILINE)
     assert len(messages) > 20
     for message in messages:

@@ -54,7 +54,7 @@ def test_a_tool_agrees_with_heed(
     example: bridges.Example, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not find_spec(name):
-        pytest.skip(f"{name} is not installed; docs/bridges.md says how")
+        pytest.skip(f"{name} is not installed; docs/attention.md says how")
     bridges.run_tool(name, example, tmp_path)
     assert "agrees with heed" in capsys.readouterr().out
     (figure,) = tmp_path.iterdir()
