@@ -13,7 +13,7 @@ train() {
     for checkpoint in "$folder"/checkpoints/last-*.ckpt; do
         [ ! -e "$checkpoint" ] || { set -- "$@" resume=true; break; }
     done
-    $heed train "hydra.run.dir='$folder'" "$@"
+    $heed train "folder='$folder'" "$@"
 }
 
 # Print scores and keep them in a file: evaluate FILE ARGUMENT …

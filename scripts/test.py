@@ -166,7 +166,7 @@ def try_wheel(dependencies: str = "") -> int:
         (empty / "my_conf" / "experiment").mkdir(parents=True)
         mine = empty / "my_conf" / "experiment" / "mine.yaml"
         mine.write_text("# @package _global_\nseed: 7\n", encoding="utf-8")
-        two = ["trainer=ddp_cpu", "trainer.devices=2", "hydra.run.dir=runs/two"]
+        two = ["trainer=ddp_cpu", "trainer.devices=2", "folder=runs/two"]
         two += ["data.train=1000", "data.valid=50", "data.test=50", "data.long=10"]
         sentence = "The dog sleeps ."
         for command, expected in (
@@ -174,7 +174,7 @@ def try_wheel(dependencies: str = "") -> int:
             ([heed, "--version"], "heed"),
             ([python, "-m", "heed", "--help"], "train"),
             ([heed, "train", "--help"], "groups:"),
-            ([heed, "train", "debug=smoke", "logger=none", "hydra.run.dir=runs/smoke"], ""),
+            ([heed, "train", "debug=smoke", "logger=none", "folder=runs/smoke"], ""),
             ([heed, "train", "debug=smoke", "logger=none", *two], ""),
             ([heed, "train", "--config-dir", "my_conf", "experiment=mine", "--cfg", "job"], "\nseed: 7\n"),
             ([heed, "translate", "--model", "runs/smoke"], ""),

@@ -18,6 +18,6 @@ def train(run: Path, *options: str) -> dict[str, Any]:
     results = run / "results.json"
     if not results.exists():
         resume = ["resume=true"] * any(run.glob("checkpoints/last-*.ckpt"))
-        command = [sys.executable, "train.py", *options, "logger=none", *resume, f"hydra.run.dir='{run}'"]
+        command = [sys.executable, "train.py", *options, "logger=none", *resume, f"folder='{run}'"]
         subprocess.run(command, cwd=ROOT, check=True)
     return dict(json.loads(results.read_text(encoding="utf-8")))

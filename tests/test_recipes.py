@@ -39,7 +39,7 @@ words = sys.argv[1:]
 with open(os.environ["CALLS"], "a") as file:
     file.write(json.dumps(words) + "\\n")
 for word in words:
-    if word.startswith("hydra.run.dir="):
+    if word.startswith("folder="):
         folder = Path(word.partition("=")[2].strip("'"))
         folder.mkdir(parents=True)
         (folder / "results.json").touch()

@@ -1,7 +1,7 @@
 """Draw the figures of docs/course/ from two trained models.
 
-    heed train hydra.run.dir=runs/transformer
-    heed train hydra.run.dir=runs/rnn model=rnn
+    heed train folder=runs/transformer
+    heed train folder=runs/rnn model=rnn
     python scripts/docs/course_figures.py runs/transformer runs/rnn
 
 The attention maps are those of the models, given the right translations. All other figures need no training.

@@ -1,6 +1,6 @@
 """Draw docs/cover.png: the cross-attention of one model when it writes the pronoun of two similar sentences.
 
-    heed train hydra.run.dir=runs/transformer
+    heed train folder=runs/transformer
     heed attend --model runs/transformer --npz maps.npz \\
         "The animal didn't cross the street because it was too tired." \\
         "The animal didn't cross the street because it was too wide."

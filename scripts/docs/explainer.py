@@ -1,6 +1,6 @@
 """docs/explainer.html: the explainer of a small model of the built-in corpus.
 
-    heed train hydra.run.dir=runs/small model.d_model=64 model.d_ff=256 model.encoder_layers=2 model.decoder_layers=2
+    heed train folder=runs/small model.d_model=64 model.d_ff=256 model.encoder_layers=2 model.decoder_layers=2
     cut -f 2 scripts/headline.tsv | tail -n +2 > examples.txt
     heed export runs/small --to page --check examples.txt --out docs/explainer.html
 

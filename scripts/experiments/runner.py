@@ -130,7 +130,7 @@ class ExperimentRunner:
         return TrainedModel(spec.name, seed, self.folder / f"{spec.name}-{seed}-{digest}")
 
     def _train(self, spec: ModelSpec, run: TrainedModel) -> None:
-        command = [sys.executable, str(self.train), *self._options(spec, run.seed), f"hydra.run.dir={run.folder}"]
+        command = [sys.executable, str(self.train), *self._options(spec, run.seed), f"folder={run.folder}"]
         if list(run.folder.glob("checkpoints/last-*.ckpt")):
             command.append("resume=true")
         # Several trainings on one thread each are faster than one training on several threads.

@@ -12,7 +12,7 @@ from heed.errors import HeedError
 FAKE_TRAIN = """
 import json, pathlib, sys
 options = dict(argument.split('=', 1) for argument in sys.argv[1:])
-folder = pathlib.Path(options['hydra.run.dir'])
+folder = pathlib.Path(options['folder'])
 folder.mkdir(parents=True)
 if 'fail' in options:
     sys.exit('out of luck')

@@ -67,7 +67,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
     (run / "checkpoints/last-0000060.ckpt").touch()
     (run / ".hydra").mkdir()
     (run / ".hydra/overrides.yaml").write_text("- model=rnn\n- data.train=[a b]\n- resume=true\n")
-    assert f"heed train model=rnn 'data.train=[a b]' hydra.run.dir='{run}' resume=true" in Page(render_report(run)).text
+    assert f"heed train model=rnn 'data.train=[a b]' folder='{run}' resume=true" in Page(render_report(run)).text
 
 
 def test_a_failed_run_says_why(tmp_path: Path) -> None:

@@ -92,8 +92,8 @@ def _shell_path(run: Path) -> str:
 
 
 def _resume_command(run: Path) -> str:
-    kept = [word for word in read_overrides(run) if word.partition("=")[0] not in ("resume", "ckpt_path")]
-    return " ".join(["heed train", *map(shlex.quote, kept), f"hydra.run.dir={_shell_path(run)} resume=true"])
+    kept = [word for word in read_overrides(run) if word.partition("=")[0] not in ("resume", "ckpt_path", "folder")]
+    return " ".join(["heed train", *map(shlex.quote, kept), f"folder={_shell_path(run)} resume=true"])
 
 
 # ---- the data of the figures, which the script of the page draws
