@@ -10,8 +10,8 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from grammar.corpus import generate
 
-from heed.synthetic import generate
 from heed.training.callbacks.diagnosis import Diagnosis, usual_lr
 from heed.training.muon import Muon
 from tests.finished import FinishedRun
