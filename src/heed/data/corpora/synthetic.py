@@ -96,9 +96,7 @@ def read_split(name: str, pairs: int | None = None, *, root: str | None = None) 
         try:
             pair = PAIR.validate_json(line)
         except ValidationError as error:
-            raise HeedError(
-                f"{file}, line {number:,}: not a pair of `scripts/grammar`: write the file again."
-            ) from error
+            raise HeedError(f"{file}, line {number:,}: not a pair of scripts/grammar: write the file again.") from error
         src.append(one_line(pair.src))
         tgt.append(one_line(pair.tgt))
         metas.append(PAIR.dump_json(pair, exclude={"src", "tgt"}).decode())
