@@ -168,7 +168,7 @@ assert QUICK or final["healthy"] < final["shifted"] < final["learning rate × 10
 # What do they write? The same sentence by all four:
 
 # %%
-source, reference = splits["valid"][0].src, splits["valid"][0].tgt
+source, reference = held_out.src[0], held_out.tgt[0]
 print("source:   ", source)
 print("reference:", reference)
 for name, run in runs.items():
