@@ -15,8 +15,7 @@ import os
 from matplotlib import pyplot as plt
 
 import heed
-from heed import synthetic
-from heed.comparison.challenge import contrastive_accuracy
+from heed.comparison.challenge import built_in_challenge, contrastive_accuracy
 
 QUICK = os.environ.get("HEED_NOTEBOOK_QUICK") == "1"
 STEPS = 20 if QUICK else 1000
@@ -133,7 +132,7 @@ found
 # who bites whom. The model should give the right one the higher probability. Chance is one half, the dashed line.
 
 # %%
-contrasts = synthetic.challenge(seed=1, per_tag=4 if QUICK else 60)
+contrasts = built_in_challenge(4 if QUICK else 60)
 accuracy = {name: contrastive_accuracy(run.load(device="cpu"), contrasts) for name, run in runs.items()}
 figure, ax = plt.subplots(figsize=(7, 3))
 for number, (name, found) in enumerate(accuracy.items()):

@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 from matplotlib import pyplot as plt
 
 import heed
-from heed import synthetic
+from heed.data.corpora.synthetic import read_split
 
 QUICK = os.environ.get("HEED_NOTEBOOK_QUICK") == "1"
 FOLDER = Path("my_corpus")
@@ -40,10 +40,10 @@ FOLDER = Path("my_corpus")
 # %%
 FOLDER.mkdir(exist_ok=True)
 sizes = {"train": 600, "valid": 20, "test": 20} if QUICK else {"train": 10_000, "valid": 300, "test": 300}
-for name, pairs in synthetic.generate(seed=1, long=0, **sizes).items():
-    for language, lines in {"en": [pair.src for pair in pairs], "de": [pair.tgt for pair in pairs]}.items():
-        if lines:
-            (FOLDER / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+for name, size in sizes.items():
+    pairs = read_split(name, size)
+    for language, lines in {"en": pairs.src, "de": pairs.tgt}.items():
+        (FOLDER / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 # %%
 SRC, TGT = "en", "de"

@@ -17,7 +17,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import heed
-from heed import synthetic
+from heed.comparison.challenge import ContrastivePair, built_in_challenge
+from heed.evaluation.words import split_punctuation
 from heed.interventions import Edit, ablate, force
 
 QUICK = os.environ.get("HEED_NOTEBOOK_QUICK") == "1"
@@ -109,8 +110,8 @@ assert QUICK or cross.target == targets[0].replace("sie", "er")
 # %%
 contrasts = [
     contrast
-    for contrast in synthetic.challenge(seed=1, per_tag=4 if QUICK else 60)
-    if contrast.tag == "pronoun" and synthetic.split_punctuation(contrast.src)[contrast.antecedent["pronoun"]] == "it"
+    for contrast in built_in_challenge(4 if QUICK else 60)
+    if contrast.tag == "pronoun" and split_punctuation(contrast.src)[contrast.antecedent["pronoun"]] == "it"
 ]
 PRONOUN = re.compile(r"\b(er|sie|es|ihn)\b")
 
@@ -120,9 +121,9 @@ def last_pronoun(text: str) -> str | None:
     return (PRONOUN.findall(text) or [None])[-1]
 
 
-def word(contrast: synthetic.ContrastivePair, name: str) -> str:
+def word(contrast: ContrastivePair, name: str) -> str:
     """Return an annotated source word, with its number among equal words: "cow", "bear#2"."""
-    words = [each.casefold() for each in synthetic.split_punctuation(contrast.src)]
+    words = [each.casefold() for each in split_punctuation(contrast.src)]
     position = contrast.antecedent[name]
     return f"{words[position]}#{words[: position + 1].count(words[position])}"
 

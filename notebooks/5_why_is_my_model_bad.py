@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import heed
-from heed import synthetic
+from heed.data.corpora.synthetic import read_split
 
 QUICK = os.environ.get("HEED_NOTEBOOK_QUICK") == "1"
 STEPS = 20 if QUICK else 400
@@ -31,14 +31,13 @@ FOLDER = Path("broken")
 # lost, so that all lines after it are shifted.
 
 # %%
-splits = synthetic.generate(seed=1, train=600 if QUICK else 4000, valid=40 if QUICK else 200, test=1, long=0)
-train = [(pair.src, pair.tgt) for pair in splits["train"]]
+text = read_split("train", 600 if QUICK else 4000)
+train = list(zip(text.src, text.tgt, strict=True))
 rng = random.Random(1)
-targets = [tgt for _, tgt in train]
 corpora = {
     "healthy": train,
     "swapped": [(tgt, src) if rng.random() < 1 / 3 else (src, tgt) for src, tgt in train],
-    "shifted": list(zip([src for src, _ in train], targets[1:] + targets[:1], strict=True)),
+    "shifted": list(zip(text.src, text.tgt[1:] + text.tgt[:1], strict=True)),
 }
 
 
@@ -51,7 +50,8 @@ def write(name: str, pairs: list[tuple[str, str]]) -> list[str]:
 
 
 FOLDER.mkdir(exist_ok=True)
-valid = write("valid", [(pair.src, pair.tgt) for pair in splits["valid"]])
+held_out = read_split("valid", 40 if QUICK else 200)
+valid = write("valid", list(zip(held_out.src, held_out.tgt, strict=True)))
 files = {name: write(name, pairs) for name, pairs in corpora.items()}
 for name, pairs in corpora.items():
     print(f"{name:<8} {pairs[0][0]}  →  {pairs[0][1]}")
@@ -168,7 +168,7 @@ assert QUICK or final["healthy"] < final["shifted"] < final["learning rate × 10
 # What do they write? The same sentence by all four:
 
 # %%
-source, reference = splits["valid"][0].src, splits["valid"][0].tgt
+source, reference = held_out.src[0], held_out.tgt[0]
 print("source:   ", source)
 print("reference:", reference)
 for name, run in runs.items():

@@ -20,9 +20,8 @@ from typing import Any
 
 from trainings import ROOT, train
 
-from heed.comparison.challenge import contrastive_accuracy
+from heed.comparison.challenge import ContrastivePair, built_in_challenge, contrastive_accuracy
 from heed.inference.loading import load
-from heed.synthetic import ContrastivePair, challenge
 
 RESULTS = ROOT / "docs" / "results" / "headline.json"
 COLUMNS = {
@@ -58,7 +57,7 @@ SENTENCES = [
 
 @cache
 def _contrasts() -> list[ContrastivePair]:
-    return [one for one in challenge(seed=1, per_tag=CONTRASTS_PER_TAG) if one.tag in ("pronoun", "far")]
+    return [one for one in built_in_challenge(CONTRASTS_PER_TAG) if one.tag in ("pronoun", "far")]
 
 
 @dataclass(frozen=True)

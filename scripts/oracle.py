@@ -26,6 +26,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from grammar.corpus import generate
+from grammar.writing import write
 from soak.process import run as run_process
 from soak.process import train_command
 
@@ -37,11 +39,10 @@ RELATIVE, ABSOLUTE = 1e-2, 1e-3
 TRANSLATIONS = ("greedy", "beam")
 """Quantities that are compared on the same machine only."""
 
+SIZES = {"train": 1200, "valid": 40, "test": 40, "long": 20}
+"""Pairs of the corpus, which `grammar` writes: data=synthetic of these sizes has other pairs."""
 COMMON = (
-    "data.train=1200",
-    "data.valid=40",
-    "data.test=40",
-    "data.long=20",
+    *(f"data.{split}={size}" for split, size in SIZES.items()),
     "tokenizer.vocab_size=500",
     "batching.batch_tokens=600",
     "batching.device_tokens=800",
@@ -114,7 +115,12 @@ def measure(only: list[str] | None = None, *, steps: int = STEPS, seed: int = 1)
     """Train variants and return their digests, with a description of the machine."""
     names = only or list(VARIANTS)
     with tempfile.TemporaryDirectory(prefix="heed-oracle-") as folder:
-        variants = {name: _train_variant(name, Path(folder) / name, steps=steps, seed=seed) for name in names}
+        for split, examples in generate(seed=1, **SIZES).items():
+            write(Path(folder) / "corpus", split, examples)
+        variants = {
+            name: _train_variant(name, Path(folder) / name, Path(folder) / "corpus", steps=steps, seed=seed)
+            for name in names
+        }
     commit = subprocess.run(
         ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"),
         capture_output=True,
@@ -142,9 +148,14 @@ def machine() -> dict[str, str]:
     }
 
 
-def _train_variant(name: str, folder: Path, *, steps: int, seed: int) -> dict[str, Any]:
+def _train_variant(name: str, folder: Path, corpus: Path, *, steps: int, seed: int) -> dict[str, Any]:
     """Train one variant and return its digests."""
-    limits = (f"trainer.max_steps={steps}", f"trainer.validate_every={max(1, steps // 2)}", f"seed={seed}")
+    limits = (
+        f"data.root={corpus}",
+        f"trainer.max_steps={steps}",
+        f"trainer.validate_every={max(1, steps // 2)}",
+        f"seed={seed}",
+    )
     print(f"oracle: {name}", file=sys.stderr, flush=True)
     attempt = run_process(train_command(*COMMON, *VARIANTS[name], *limits), folder)
     if attempt.status != 0:

@@ -19,6 +19,7 @@ from torch.testing import assert_close
 from heed.errors import HeedError
 from heed.evaluation.metrics import METRICS
 from heed.evaluation.scores import SystemOutput
+from heed.files import built_in_corpus
 from heed.launch.run import load_metrics
 from tests import conftest
 
@@ -104,10 +105,10 @@ def changed_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = tmp_path_factory.mktemp("tree")
     for name in ("src", "conf", "tests", "scripts", "docs", "notebooks"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in (*ROOT.glob("*.*"), ROOT / "Makefile", ROOT / "data" / "README.md"):
+    for file in (*ROOT.glob("*.*"), ROOT / "Makefile", ROOT / "data" / "README.md", *built_in_corpus().iterdir()):
         if file.is_file():
             target = tree / file.relative_to(ROOT)
-            target.parent.mkdir(exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
     for title, places in RECIPES.items():
         for block, (name, before) in zip(example(title), places, strict=True):

@@ -176,10 +176,9 @@ def _sentences(arguments: argparse.Namespace, language: str) -> list[str]:
             raise HeedError(f"There is no {file}: --data must be a folder with Multi30k's files.")
         lines = file.read_text(encoding="utf-8").split("\n")[:-1]
     else:
-        from heed.synthetic import generate
+        from heed.data.corpora.synthetic import read_split
 
-        test = generate(seed=1, train=1, valid=1, test=arguments.sentences, long=1)["test"]
-        lines = [example.src for example in test]
+        lines = read_split("test").src
     return lines[: arguments.sentences]
 
 

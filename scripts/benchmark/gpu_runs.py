@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 
 import heed
 from heed import Translator, launch
+from heed.data.corpora.synthetic import read_split
 from heed.interventions import ablate
 from heed.launch.compose import compose
-from heed.synthetic import generate
 
 ALWAYS = ("logger=none", "callbacks.attention_maps.sentences=0")
 TINY = (
@@ -73,8 +73,8 @@ def compare_devices(words: Sequence[str], device: str) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         found: dict[str, Any] = {"test_bleu": train(words, Path(folder))["test"]["bleu"]}
         here, there = (heed.load(folder, device=name) for name in (device, "cpu"))
-    examples = generate(seed=99, train=0, valid=0, test=40, long=0)["test"]
-    sources, references = [each.src for each in examples], [each.tgt for each in examples]
+    text = read_split("test", 40)
+    sources, references = text.src, text.tgt
     found |= {name: _equal(translate(here), translate(there)) for name, translate in _searches(sources).items()}
     scores = [np.array(model.score(sources, references)) for model in (here, there)]
     found["score_difference"] = _difference(*scores)

@@ -23,9 +23,8 @@ from matplotlib.path import Path as Curve
 from matplotlib.textpath import TextPath
 from PIL import Image
 
-from heed.evaluation.words import pool, word_shares
+from heed.evaluation.words import pool, split_punctuation, word_shares
 from heed.symbols import WORD_START
-from heed.synthetic import split_punctuation
 
 PRONOUNS = ("er", "sie", "es")
 BLUE, ORANGE, INK, GREY = "#1f6fb2", "#c8501e", "#1d1f24", "#8a8f99"

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 
 from experiments.measures import contrasts
 from experiments.runner import TrainedModel
+from heed.comparison.challenge import ContrastivePair
 from heed.errors import HeedError
 from heed.evaluation.significance import bootstrap_interval
-from heed.evaluation.words import AttentionMap, pool, word_shares
+from heed.evaluation.words import AttentionMap, pool, split_punctuation, word_shares
 from heed.inference.translator import Translator
-from heed.synthetic import ContrastivePair, split_punctuation
 
 Floats = npt.NDArray[np.float64]
 Part = Literal["encoder", "decoder"]
@@ -79,9 +79,9 @@ def validation_cases(run: TrainedModel) -> list[PronounCase]:
     return list(filter(has_it, cases))
 
 
-def challenge_cases(seed: int) -> list[PronounCase]:
-    """Return the cases of the challenge set, in pairs of twins. ``seed`` is the seed of the corpus."""
-    cases = (PronounCase(one.src, one.good, one.antecedent or {}) for one in contrasts(seed=seed))
+def challenge_cases() -> list[PronounCase]:
+    """Return the cases of the challenge set, in pairs of twins."""
+    cases = (PronounCase(one.src, one.good, one.antecedent or {}) for one in contrasts())
     return list(filter(has_it, cases))
 
 
@@ -149,17 +149,14 @@ def report(valid: Floats, challenge: Floats) -> AntecedentReport:
     return AntecedentReport(layer + 1, head + 1, on_valid, on_challenge, challenge.mean(0).tolist())
 
 
-def measure(run: TrainedModel, part: Part, *, seed: int) -> tuple[AntecedentReport, list[PronounAttention]]:
+def measure(run: TrainedModel, part: Part) -> tuple[AntecedentReport, list[PronounAttention]]:
     """Choose a head on the run's validation sentences and measure it on the challenge set (see `report`).
-
-    Args:
-        seed: seed of the run's corpus.
 
     Returns:
         The report, and the attention of every challenge case.
     """
     valid, challenge = (
-        pronoun_attention(run.translator, cases, part) for cases in (validation_cases(run), challenge_cases(seed))
+        pronoun_attention(run.translator, cases, part) for cases in (validation_cases(run), challenge_cases())
     )
     differences = (np.stack([one.difference for one in found]) for found in (valid, challenge))
     return report(*differences), challenge

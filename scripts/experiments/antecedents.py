@@ -38,15 +38,14 @@ def measure_run(folder: Path) -> dict[str, AntecedentReport | SenseReport]:
     run = TrainedModel(folder.name, config["seed"], folder)
     if (run.results["data"], run.results["src_lang"]) != ("synthetic", "en"):
         raise HeedError("antecedents are known for data=synthetic with English sources only")
-    seed = config["data"]["seed"]
     (folder / "attention").mkdir(exist_ok=True)
     reports: dict[str, AntecedentReport | SenseReport] = {}
     for part, title in TITLES.items():
-        report, found = measure(run, part, seed=seed)
+        report, found = measure(run, part)
         reports[f"{part}, {title}"] = report
         figure = draw(report, found, f"{run.results['name']}, {title}")
         figure.savefig(folder / "attention" / f"antecedents-{part}.png", dpi=200)
-    return {**reports, "encoder, from an ambiguous noun": sense_attention.measure(run.translator, seed=seed)}
+    return {**reports, "encoder, from an ambiguous noun": sense_attention.measure(run.translator)}
 
 
 def main(argv: list[str]) -> None:

@@ -12,29 +12,31 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from experiments.measures import SEED, contrasts
+from experiments.measures import contrasts
 from heed.comparison.challenge import contrastive_accuracy
+from heed.data.corpora.synthetic import read_split
+from heed.data.text import ParallelText
+from heed.evaluation.alignment import annotated_gold
 from heed.evaluation.scores import corpus_scores
+from heed.evaluation.words import split_punctuation
 from heed.inference.loading import load
-from heed.synthetic import Example, generate, split_punctuation
 
 
-def word_for_word(train: Sequence[Example], test: Sequence[Example]) -> float:
+def word_for_word(train: ParallelText, test: ParallelText) -> float:
     """Return the test BLEU of replacing each English word by the German word most often aligned to it in training."""
     table: dict[str, Counter[str]] = defaultdict(Counter)
-    for example in train:
-        src, tgt = split_punctuation(example.src), split_punctuation(example.tgt)
-        for i, j in example.alignment:
-            table[src[i]][tgt[j]] += 1
+    for src, tgt, meta in zip(train.src, train.tgt, train.meta or (), strict=True):
+        src_words, tgt_words = split_punctuation(src), split_punctuation(tgt)
+        for i, j in sorted(annotated_gold(meta).sure):
+            table[src_words[i]][tgt_words[j]] += 1
     best = {word: translations.most_common(1)[0][0] for word, translations in table.items()}
-    translated = (" ".join(best.get(word, word) for word in split_punctuation(example.src)) for example in test)
+    translated = (" ".join(best.get(word, word) for word in split_punctuation(src)) for src in test.src)
     hypotheses = [re.sub(r" ([.,])", r"\1", line) for line in translated]
-    return corpus_scores(hypotheses, [example.tgt for example in test], tgt_lang="de").bleu
+    return corpus_scores(hypotheses, test.tgt, tgt_lang="de").bleu
 
 
 def main(argv: list[str]) -> None:
@@ -42,8 +44,7 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="run folder")
     runs = parser.parse_args(argv).runs
-    corpus = generate(seed=SEED, train=24_000, valid=1, test=1_000, long=1)
-    print(f"word for word: BLEU {word_for_word(corpus['train'], corpus['test']):.1f}")
+    print(f"word for word: BLEU {word_for_word(read_split('train'), read_split('test')):.1f}")
     challenge = contrasts()
     for run in runs:
         results = json.loads((run / "results.json").read_text(encoding="utf-8"))

@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from experiments.runner import TrainedModel
-from heed.comparison.challenge import Accuracy, contrastive_accuracy
-from heed.synthetic import ContrastivePair, challenge
+from heed.comparison.challenge import Accuracy, ContrastivePair, built_in_challenge, contrastive_accuracy
 
 Runs = Mapping[str, Sequence[TrainedModel]]
 """By label of a model, its runs with the seeds 1, 2, …"""
 PER_TAG = 400
 """Contrasts for each phenomenon."""
-SEED = 1
-"""Seed of the corpus that the experiments train on."""
 TAGS = {
     "pronoun": "it → er, sie, es",
     "sense": "bank → Bank or Ufer",
@@ -91,9 +88,9 @@ def loss_curves(runs: Runs) -> dict[str, dict[float, Values]]:
     }
 
 
-def contrasts(*tags: str, seed: int = SEED) -> list[ContrastivePair]:
+def contrasts(*tags: str) -> list[ContrastivePair]:
     """Return the contrasts of these phenomena; of all phenomena if none is named."""
-    return [contrast for contrast in challenge(seed=seed, per_tag=PER_TAG) if not tags or contrast.tag in tags]
+    return [contrast for contrast in built_in_challenge(PER_TAG) if not tags or contrast.tag in tags]
 
 
 def accuracies(runs: Runs, *tags: str) -> dict[str, dict[str, list[Accuracy]]]:

@@ -5,14 +5,14 @@ from difflib import SequenceMatcher
 
 import numpy as np
 import numpy.typing as npt
+from grammar.lexicon import HOMONYMS, NOUNS
 
 from experiments.antecedent_attention import best_head
 from experiments.measures import contrasts
+from heed.comparison.challenge import ContrastivePair
 from heed.errors import HeedError
-from heed.evaluation.words import pool, word_shares
+from heed.evaluation.words import pool, split_punctuation, word_shares
 from heed.inference.translator import Translator
-from heed.synthetic import ContrastivePair, split_punctuation
-from heed.synthetic.lexicon import HOMONYMS, NOUNS
 
 AMBIGUOUS = {NOUNS.bank.en, *(senses[0].noun.en for senses in HOMONYMS)}
 
@@ -43,16 +43,13 @@ def deciding_words(contrast: ContrastivePair, twin: ContrastivePair) -> list[int
     return [position for kind, start, stop, _, _ in changes if kind != "equal" for position in range(start, stop)]
 
 
-def measure(translator: Translator, *, seed: int) -> SenseReport:
+def measure(translator: Translator) -> SenseReport:
     """Measure the attention on the challenge set.
-
-    Args:
-        seed: seed of the model's corpus.
 
     Raises:
         HeedError: the model's encoder has no self-attention.
     """
-    found = contrasts("sense", seed=seed)
+    found = contrasts("sense")
     twins = [pair for pair in zip(found[::2], found[1::2], strict=True) if _nouns(pair[0]) and _nouns(pair[1])]
     pairs = [(one, twin) for pair in twins for one, twin in (pair, pair[::-1])]
     masses: list[npt.NDArray[np.float64]] = []

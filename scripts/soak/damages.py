@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from heed.synthetic import generate
+from grammar.corpus import generate
+
 from soak.lives.corpora import write_pair
 from soak.lives.forked import heed, preload
 

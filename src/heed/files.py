@@ -135,6 +135,12 @@ def expand_home(path: str) -> Path:
         raise HeedError(f"{path}: the home directory does not exist. Write the path without ~.") from error
 
 
+def built_in_corpus() -> Path:
+    """Return the folder of the built-in corpus: ``data/synthetic`` of a checkout, or of the installed package."""
+    checkout, package = (Path(__file__).parents[level] / "data" / "synthetic" for level in (2, 0))
+    return checkout if checkout.is_dir() else package
+
+
 def check_regular(path: Path) -> None:
     """Raise a HeedError unless ``path`` is a regular file: reading a pipe or a device may never end."""
     if not path.exists():

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grammar.corpus import generate
 
 from heed.launch.check import _ranges
-from heed.synthetic import generate
 
 OWN_CORPUS = """
 from heed.data.corpora.synthetic import SyntheticCorpus
@@ -69,11 +69,11 @@ def test_options_of_a_training_can_be_given_instead_of_files(heed: Heed, tmp_pat
     assert status == 0
     assert "rnn, " in out
     assert "The warm-up takes 80 of the 100 steps" in out
-    assert "the generated corpus: no fault found in 60 pairs." in out
+    assert "the built-in corpus: no fault found in 60 pairs." in out
     german = ["data.src_lang=de", "data.tgt_lang=en", "data.train=400", "data.valid=30"]
     _, out, _ = heed("check", *small, *german, "trainer.max_steps=100")
     assert "de → en" in out
-    assert "the generated corpus: no fault found in 400 pairs." in out
+    assert "the built-in corpus: no fault found in 400 pairs." in out
 
 
 def write(file: Path, lines: list[str]) -> None:

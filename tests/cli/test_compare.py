@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from grammar.corpus import challenge, generate
 
 import heed
 from heed.cli import main
@@ -19,7 +20,6 @@ from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.metrics import METRICS
 from heed.evaluation.scores import SystemOutput
 from heed.evaluation.words import casefolded_words
-from heed.synthetic import challenge, generate
 from tests import forkserver
 
 EXAMPLES = generate(seed=5, train=200, valid=1, test=150, long=1)
@@ -50,7 +50,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
             "src": [example.src for example in test],
             "ref": [example.tgt for example in test],
             "hyp": [" ".join(w for w in example.tgt.split() if rng.random() > rate) for example in test],
-            "meta.jsonl": [json.dumps(example.meta()) for example in test],
+            "meta.jsonl": [json.dumps({"tag": example.tag}) for example in test],
         }
         for suffix, column in lines.items():
             (run / "translations" / f"test.{suffix}").write_text("".join(f"{line}\n" for line in column))
@@ -374,7 +374,7 @@ def test_copies_of_trained_runs(run: Callable[..., Path], tmp_path: Path) -> Non
     trained = [run(model, *TINY, *size) for model, size in TINY_MODELS.items()]
     copies = [Path(shutil.move(path, tmp_path / f"copied-{path.name}")) for path in trained]
     contrasts = tmp_path / "challenge.jsonl"
-    contrasts.write_text("".join(json.dumps(vars(c) | {"roles": {}}) + "\n" for c in challenge(seed=1, per_tag=2)))
+    contrasts.write_text("".join(json.dumps(c.record()) + "\n" for c in challenge(seed=1, per_tag=2)))
     found = compare(tmp_path / "out", *copies, "--challenge", contrasts)
     for side, copy in zip(found["sides"], copies, strict=True):
         results = json.loads((copy / "results.json").read_text())

@@ -1,15 +1,22 @@
 """Contrastive accuracy and challenge set files."""
 
+import gzip
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from heed.comparison.challenge import Accuracy, contrastive_accuracy, read_challenge
+from heed.comparison.challenge import (
+    Accuracy,
+    ContrastivePair,
+    built_in_challenge,
+    contrastive_accuracy,
+    read_challenge,
+)
 from heed.errors import HeedError
+from heed.evaluation.words import split_punctuation
 from heed.inference.translator import Translator
-from heed.synthetic import ContrastivePair
 
 
 class LengthScorer:
@@ -34,6 +41,24 @@ def test_a_challenge_set_is_read(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     path.write_text('{"src": "ä\u2028", "good": "b", "bad": "c", "tag": "d", "more": 1}\n\n', encoding="utf-8")
     assert read_challenge(path) == [ContrastivePair("ä\u2028", "b", "c", "d")]
+    compressed = tmp_path / "c.jsonl.gz"
+    compressed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_challenge(compressed) == read_challenge(path)
+
+
+def test_the_built_in_challenge_set_has_twins_of_every_phenomenon() -> None:
+    contrasts = built_in_challenge(4)
+    tags = ["pronoun", "sense", "roles", "far", "agreement", "negation"]
+    assert [contrast.tag for contrast in contrasts] == [tag for tag in tags for _ in range(4)]
+    for one, twin in zip(contrasts[::2], contrasts[1::2], strict=True):
+        assert one.src != twin.src
+    pronoun = contrasts[0]
+    assert pronoun.antecedent is not None
+    words = split_punctuation(pronoun.src)
+    assert {name: words[position] for name, position in pronoun.antecedent.items()} == {
+        "pronoun": "it", "right": "cow", "wrong": "river",
+    }  # fmt: skip
+    assert len(built_in_challenge(1000)) == 6 * 400
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from grammar.__main__ import main as write_grammar
 from hydra.errors import InstantiationException
 
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.text import ParallelText
 from heed.directions import Direction
 from heed.errors import HeedError
-from heed.synthetic import Example, generate
+from heed.files import built_in_corpus
 from tests import forkserver
 from tests.data.corpora import (
     ENGLISH,
@@ -305,27 +306,47 @@ def test_synthetic_corpus(tmp_path: Path) -> None:
         assert sorted([t, s] for s, t in alignment) == json.loads(back_meta)["alignment"]
 
 
-def test_the_synthetic_corpus_is_generated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    generated = []
+def test_smaller_sizes_are_prefixes(tmp_path: Path) -> None:
+    def load(train: int, others: int) -> Corpus:
+        sizes = [f"data.train={train}", *(f"data.{split}={others}" for split in ("valid", "test", "long"))]
+        corpus: Corpus = compose_data("synthetic", *sizes, f"data.cache_dir={tmp_path}").load()
+        return corpus
 
-    def count_and_generate(**options: int) -> dict[str, list[Example]]:
-        generated.append(options["seed"])
-        return generate(**options)
+    small, large = load(20, 5), load(60, 9)
+    assert sentence_pairs(small.train) == sentence_pairs(large.train)[:20]
+    for name, part in small.tests.items():
+        whole = large.tests[name].text
+        assert (part.text.src, part.text.tgt, part.text.meta) == (whole.src[:5], whole.tgt[:5], whole.meta[:5])
 
-    monkeypatch.setattr("heed.synthetic.generate", count_and_generate)
-    sizes = [f"data.{split}=20" for split in ("train", "valid", "test", "long")]
 
-    def load(seed: int) -> str:
-        options = [*sizes, f"data.seed={seed}", f"data.cache_dir={tmp_path}"]
-        digest: str = compose_data("synthetic", *options).load().digest
-        return digest
+def test_another_corpus_of_the_grammar(tmp_path: Path) -> None:
+    """What the messages advise works: write a corpus of another seed, or a larger one, and train on it."""
+    sizes = ["data.train=30", "data.valid=5", "data.test=5", "data.long=2", f"data.cache_dir={tmp_path}/cache"]
+    written = ["--train", "30", "--valid", "5", "--test", "5", "--long", "2"]
+    assert write_grammar(["--out", str(tmp_path), "--seed", "2", "--contrasts", "2", *written]) == 0
+    corpus = compose_data("synthetic", *sizes, f"data.root={tmp_path}").load()
+    shipped = compose_data("synthetic", *sizes).load()
+    assert len(corpus.train) == len(shipped.train) == 30
+    assert not {*sentence_pairs(corpus.train)} & {*sentence_pairs(shipped.train)}
+    with pytest.raises(HeedError, match=r"data\.train=31 is more than the 30 pairs of .*--train 31.*data\.train=31"):
+        compose_data("synthetic", *sizes, f"data.root={tmp_path}", "data.train=31").load()
 
-    first = load(1)
-    assert (load(1), generated) == (first, [1])
-    assert load(2) != first
-    (file,) = tmp_path.glob("synthetic/*-1-20-20-20-20/splits.json")
-    file.write_text(file.read_text().replace("the", "a"))
-    assert (load(1), generated) == (first, [1, 2, 1])
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("data.seed=2", "heed ships seed 1.*`python -m scripts.grammar --out DIR --seed 2` writes.*data.root=DIR"),
+        ("data.long=501", "data.long=501 is more than the 500 pairs of data=synthetic.*--long 501`.*data.root=DIR"),
+        ("data.root={}/nowhere", "nowhere/train.jsonl.gz does not exist"),
+        ("data.root={}", r"train.jsonl.gz, line 2: not a pair of scripts/grammar"),
+    ],
+)
+def test_a_synthetic_corpus_that_heed_does_not_ship(tmp_path: Path, option: str, message: str) -> None:
+    shipped = gzip.decompress((built_in_corpus() / "train.jsonl.gz").read_bytes())
+    (tmp_path / "train.jsonl.gz").write_bytes(shipped[: shipped.index(b"\n") + 100])
+    options = [f"data.{split}=20" for split in ("train", "valid", "test", "long")]
+    with pytest.raises((HeedError, InstantiationException), match=message):
+        compose_data("synthetic", *options, f"data.cache_dir={tmp_path}", option.format(tmp_path)).load()
 
 
 def test_the_direction_of_the_synthetic_corpus(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Collection, Mapping
 
 import pytest
+from grammar.corpus import generate
 
 from heed.evaluation.parallel_text import LINES, Fault, Sides, find_faults
-from heed.synthetic import generate
 
 PAIRS = 2_000
 SETS = ("", "valid", "test")

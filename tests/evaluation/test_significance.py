@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from grammar.corpus import generate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
@@ -21,7 +22,6 @@ from heed.evaluation.significance import (
     spread,
     wilson,
 )
-from heed.synthetic import generate
 
 MULTI30K = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
 SENTENCES = 200

@@ -1,9 +1,9 @@
 """Each symptom is found in an example, and none in references."""
 
 import pytest
+from grammar.corpus import generate
 
 from heed.evaluation.symptoms import SYMPTOMS, find_symptoms
-from heed.synthetic import generate
 
 REFERENCE = "Der alte Mann schläft auf der grünen Bank im Park."
 

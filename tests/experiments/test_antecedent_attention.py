@@ -3,7 +3,8 @@
 from experiments.antecedent_attention import german_pronoun
 from experiments.sense_attention import deciding_words
 
-from heed.synthetic import ContrastivePair, split_punctuation
+from heed.comparison.challenge import ContrastivePair
+from heed.evaluation.words import split_punctuation
 
 
 def test_german_pronoun_is_the_last() -> None:
@@ -13,7 +14,7 @@ def test_german_pronoun_is_the_last() -> None:
 
 def test_deciding_words_are_those_in_which_twins_differ() -> None:
     one, twin = (
-        ContrastivePair(src=src, good="", bad="", tag="sense", antecedent=None, roles={})
+        ContrastivePair(src=src, good="", bad="", tag="sense")
         for src in ("He saw a bank in the old town.", "He saw a bank beside the river.")
     )
     assert [split_punctuation(one.src)[position] for position in deciding_words(one, twin)] == ["in", "old", "town"]

@@ -17,6 +17,8 @@ from experiments.claims import CLAIMS, heads, parallel, score_functions, vanishi
 from experiments.measures import Figure, Values
 from experiments.runner import ROOT, ExperimentRunner, ModelSpec, TrainedModel
 
+from heed.data.corpora.synthetic import read_split
+
 TINY = (
     "data=synthetic", "data.train=400", "data.valid=60", "data.test=60", "data.long=20", "trainer=cpu",
     "search=greedy", "search.max_length_factor=0.5", "search.max_length_extra=5", "logger=none",
@@ -114,8 +116,7 @@ def test_hardness_and_antecedents_of_a_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = run("transformer", *TINY, *SMALLER["transformer"], *ONE_STEP, "name=the run")
-    small_corpus = hardness.generate(seed=1, train=200, valid=1, test=20, long=1)
-    monkeypatch.setattr(hardness, "generate", lambda **sizes: small_corpus)
+    monkeypatch.setattr(hardness, "read_split", lambda name: read_split(name, 20))
     hardness.main([str(folder)])
     printed = capsys.readouterr().out
     assert "word for word: BLEU" in printed

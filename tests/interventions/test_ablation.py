@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from heed.cli import main
-from heed.comparison.challenge import contrastive_accuracy
+from heed.comparison.challenge import ContrastivePair, contrastive_accuracy
 from heed.errors import HeedError
 from heed.inference.loading import load
 from heed.inference.translator import Translator
 from heed.interventions import Edit, ablate
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import Seq2Seq
-from heed.synthetic import ContrastivePair
 from tests.finished import FinishedRun
 from tests.tokenizers import train_tokenizer
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from heed.cli import main
+from heed.comparison.challenge import ContrastivePair
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.inference.translator import Translator
@@ -22,7 +23,6 @@ from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.report.interventions import patching_page, patching_table
 from heed.symbols import BOS, EOS
-from heed.synthetic import ContrastivePair
 from tests.finished import FinishedRun
 from tests.tokenizers import train_tokenizer
 

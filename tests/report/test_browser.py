@@ -13,7 +13,7 @@ from experiments.measures import Values
 from experiments.plots import caption, line_plot, number_table
 
 from heed.comparison import runs
-from heed.comparison.challenge import Accuracy
+from heed.comparison.challenge import Accuracy, ContrastivePair
 from heed.comparison.comparison import compare
 from heed.comparison.models import Evidence, WordMap
 from heed.evaluation.words import split_words
@@ -24,7 +24,6 @@ from heed.report import attention, comparison
 from heed.report.interventions import ablation_page, patching_page
 from heed.report.run_page import render_report
 from heed.report.server import _list_page
-from heed.synthetic import ContrastivePair
 from tests.comparison.sides import make_run, make_test_set
 from tests.report import runs as run_folders
 from tests.report.chromium import measure, needs_chromium

@@ -11,7 +11,7 @@ from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
 from heed.evaluation import alignment
 from heed.evaluation.significance import bootstrap_interval
-from heed.synthetic import split_punctuation
+from heed.evaluation.words import split_punctuation
 
 SENTENCES = 500
 

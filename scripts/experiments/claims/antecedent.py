@@ -7,7 +7,7 @@ from matplotlib import rc_context
 from experiments import sense_attention
 from experiments.antecedent_attention import TITLES, AntecedentReport, Part, draw, measure
 from experiments.claim import Claim, Finding
-from experiments.measures import SEED, Figure, Runs, accuracies, bleu, fractions
+from experiments.measures import Figure, Runs, accuracies, bleu, fractions
 from experiments.plots import STYLE, caption, inline, line_plot
 from experiments.small_models import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
 
@@ -23,9 +23,9 @@ STACKS = {
 def experiment(runs: Runs) -> Finding:
     """Measure attention of the longer transformers, and train stacks without residual connections or norms."""
     seeds = runs[LONGER]
-    measured = {part: [measure(run, part, seed=SEED) for run in seeds] for part in TITLES}
+    measured = {part: [measure(run, part) for run in seeds] for part in TITLES}
     reports: dict[Part, list[AntecedentReport]] = {part: [one for one, _ in of] for part, of in measured.items()}
-    nouns = [sense_attention.measure(run.translator, seed=SEED) for run in seeds]
+    nouns = [sense_attention.measure(run.translator) for run in seeds]
     pronouns = fractions(accuracies({LONGER: seeds}, "pronoun")[LONGER]["pronoun"])
     stacks = {label: runs[label] for label in STACKS}
     scores = bleu(stacks, "valid")

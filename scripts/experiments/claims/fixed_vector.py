@@ -6,7 +6,7 @@ from experiments.plots import line_plot
 from experiments.runner import TrainedModel
 from experiments.small_models import FIXED_VECTOR_LONGER, LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
 from heed.evaluation.scores import corpus_scores
-from heed.synthetic import split_punctuation
+from heed.evaluation.words import split_punctuation
 
 EDGES = (10, 14, 18, 22)
 """Number of words at which the next bucket of the test set starts. The split ``long`` is the last bucket."""

@@ -11,14 +11,14 @@ from experiments.claim import Claim, Finding
 from experiments.measures import Figure, Runs, contrasts
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
+from heed.comparison.challenge import ContrastivePair
 from heed.evaluation.significance import wilson
-from heed.evaluation.words import word_shares
+from heed.evaluation.words import split_punctuation, word_shares
 from heed.interventions import Edit
 from heed.layers.edits import AttentionKind
 from heed.report.figures import Mark, Row, dot_plot
 from heed.report.pages import side_class
 from heed.symbols import BOS, EOS
-from heed.synthetic import ContrastivePair, split_punctuation
 
 WRONG, UNIFORM, RIGHT = "cross, to the wrong antecedent", "cross, uniform", "cross, to the right antecedent"
 ENCODER = "encoder, from “it” to the wrong antecedent"

@@ -11,10 +11,9 @@ from experiments.claim import Claim, Finding
 from experiments.measures import Figure, Runs, Values
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
-from heed.evaluation.words import AttentionMap, pool, word_shares
+from heed.evaluation.words import AttentionMap, pool, split_punctuation, word_shares
 from heed.interventions import ablate
 from heed.layers.edits import AttentionKind
-from heed.synthetic import split_punctuation
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,12 +8,11 @@ from experiments.measures import Figure, Runs, accuracies, bleu, fractions, over
 from experiments.plots import accuracy_mark, caption
 from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
-from heed.comparison.challenge import contrastive_accuracy
+from heed.comparison.challenge import ContrastivePair, contrastive_accuracy
 from heed.evaluation.significance import wilson
 from heed.layers.positions import PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
 from heed.report.figures import Row, dot_plot
-from heed.synthetic import ContrastivePair
 
 EATING = [
     ContrastivePair("The man ate a fish.", "Der Mann aß einen Fisch.", "Der Fisch aß einen Mann.", "eating"),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from heed.synthetic import Example, challenge, generate
+from grammar.corpus import Example, challenge, generate
 
 DIRT = (
     ("", "Leer."),
@@ -40,8 +40,7 @@ def write_corpora(folder: Path) -> None:
     (folder / "more.tsv").write_text(rows, encoding="utf-8")
     for split, examples in evaluation.items():
         write_pair(folder / split, [(each.src, each.tgt) for each in examples])
-    contrasts = [vars(each) for each in challenge(seed=1, per_tag=12)]
-    lines = "".join(json.dumps({**each, "roles": dict(each["roles"])}) + "\n" for each in contrasts)
+    lines = "".join(json.dumps(each.record()) + "\n" for each in challenge(seed=1, per_tag=12))
     (folder / "challenge.jsonl").write_text(lines, encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from soak.process import ROOT
 
 MUTANTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("mutants.toml").read_text(encoding="utf-8"))
-COPIED = ("src", "conf", "scripts", "docs", "tests")
+COPIED = ("src", "conf", "data/synthetic", "scripts", "docs", "tests")
 
 
 def find(name: str, folder: Path, *, cases: int, seed: int) -> tuple[int | None, str]:

@@ -9,7 +9,7 @@ from heed.cli.lines import path_text, read_parallel, translator_progress, write_
 from heed.files import write_file
 
 if TYPE_CHECKING:
-    from heed.synthetic import ContrastivePair
+    from heed.comparison.challenge import ContrastivePair
 
 
 def choose_contrasts(args: argparse.Namespace) -> tuple[str, "Sequence[ContrastivePair]"]:

@@ -1,23 +1,38 @@
 """Contrastive accuracy: how often a model prefers the correct translation to a minimally wrong one (Sennrich 2017)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from heed import synthetic
 from heed.comparison.runs import Side
+from heed.data.formats.files import read_lines
 from heed.errors import HeedError, argument
-from heed.synthetic import ContrastivePair
+from heed.files import built_in_corpus
 
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
 CONTRASTS_PER_TAG = 200
 """Sentences per phenomenon from the built-in challenge set: enough to distinguish 60 % accuracy from chance."""
+
+
+@dataclass(frozen=True)
+class ContrastivePair:
+    """A source with a correct translation and a minimally different wrong one that has the other reading."""
+
+    src: str
+    good: str
+    bad: str
+    tag: str
+    """The phenomenon, such as "pronoun"."""
+    antecedent: Mapping[str, int] | None = None
+    """Source positions of "pronoun", and of its "right" and "wrong" antecedent; None if no pronoun is annotated."""
+
+
 CONTRAST = TypeAdapter(ContrastivePair)
 
 
@@ -64,19 +79,33 @@ def choose_challenge(challenge: str | None, sides: Sequence[Side]) -> tuple[str,
     corpora = [[run.results.get(key) for key in ("data", "src_lang", "tgt_lang")] for run in runs]
     if any(corpus != ["synthetic", "en", "de"] for corpus in corpora) or not any(run.has_model for run in runs):
         return "", []
-    return "the built-in challenge set", synthetic.challenge(seed=1, per_tag=CONTRASTS_PER_TAG)
+    return "the built-in challenge set", built_in_challenge(CONTRASTS_PER_TAG)
+
+
+def built_in_challenge(per_tag: int) -> list[ContrastivePair]:
+    """Return the first pairs of every phenomenon of the built-in challenge set, which has 400 of each.
+
+    No source is in the built-in corpus. The pairs come in twins: the correct reading of one is wrong in the other, so a
+    constant preference scores exactly 50 %.
+    """
+    found: dict[str, list[ContrastivePair]] = {}
+    for contrast in read_challenge(built_in_corpus() / "challenge.jsonl.gz"):
+        found.setdefault(contrast.tag, []).append(contrast)
+    return [contrast for contrasts in found.values() for contrast in contrasts[:per_tag]]
 
 
 def read_challenge(path: Path) -> list[ContrastivePair]:
-    """Read a challenge set in JSONL: each line is an object with the strings "src", "good", "bad" and "tag".
+    """Read a challenge set in JSONL, which may be compressed.
+
+    Each line is an object with the strings "src", "good", "bad" and "tag".
 
     Raises:
         HeedError: The file cannot be read, has no contrastive pairs, or has a line of another form.
     """
     try:
-        lines = path.read_bytes().decode().split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise HeedError(f"{argument('challenge', path)} cannot be read: {error}.") from error
+        lines = list(read_lines(path, lambda _: None))
+    except HeedError as error:
+        raise HeedError(f"{argument('challenge', path)} cannot be read: {error}") from error
     contrasts = []
     for number, line in enumerate(lines, start=1):
         try:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heed.comparison.challenge import Accuracy, contrastive_accuracy
+from heed.comparison.challenge import Accuracy, ContrastivePair, contrastive_accuracy
 from heed.comparison.comparison import Comparison
 from heed.comparison.runs import Side
 from heed.errors import HeedError
@@ -12,7 +12,6 @@ from heed.evaluation.words import AttentionMap, split_words
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.loading import load
 from heed.progress import progress_bar
-from heed.synthetic import ContrastivePair
 
 
 @dataclass(frozen=True)

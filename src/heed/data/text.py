@@ -74,7 +74,7 @@ class ParallelText:
     src: list[str]
     tgt: list[str]
     meta: list[str] | None = None  # the annotation of each pair as JSON; None if the corpus is not annotated
-    name: ClassVar[str] = "the generated corpus"
+    name: ClassVar[str] = "the built-in corpus"
 
     @classmethod
     def read(cls, sources: Iterable[Source]) -> "ParallelText":

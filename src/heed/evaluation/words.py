@@ -1,8 +1,7 @@
 """Split lines into words, and pool attention over subword pieces to attention over words.
 
-Evaluation has two definitions of a word: `split_words` for alignments and attention, and `casefolded_words` for word
-counts and sentence buckets. Annotations of the synthetic corpus use a third: `heed.synthetic` also counts punctuation
-marks as words.
+Evaluation has three definitions of a word: `split_words` for alignments and attention, `casefolded_words` for word
+counts and sentence buckets, and `split_punctuation` for the annotations of the built-in corpus.
 """
 
 import re
@@ -36,6 +35,11 @@ CASEFOLDED_WORD = re.compile(rf"(?!\W)[{SPACELESS}][{MARKS}]*|{LETTERS}(?:['’-
 def split_words(line: str) -> list[str]:
     """Split a line at spaces and tabs, as Pharaoh alignments do."""
     return re.findall(r"[^ \t]+", line)
+
+
+def split_punctuation(sentence: str) -> list[str]:
+    """Split a sentence into words and punctuation marks, each mark on its own; "didn't" is one word."""
+    return re.findall(r"\w+(?:'\w+)*|[^\w\s]", sentence)
 
 
 def casefolded_words(line: str) -> list[str]:

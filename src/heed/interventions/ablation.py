@@ -6,7 +6,7 @@ from typing import Unpack
 
 import numpy as np
 
-from heed.comparison.challenge import prefers_good
+from heed.comparison.challenge import ContrastivePair, prefers_good
 from heed.errors import HeedError
 from heed.evaluation.significance import (
     MetricFunction,
@@ -19,7 +19,6 @@ from heed.inference.lines import check_pairs
 from heed.inference.searches import SearchOptions
 from heed.inference.translator import Translator
 from heed.layers.edits import AttentionKind, Edit
-from heed.synthetic import ContrastivePair
 
 MEASURES: Mapping[str, MetricFunction] = {
     "BLEU": bleu_of_sums,

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from heed.comparison.challenge import ContrastivePair
 from heed.errors import HeedError
 from heed.evaluation.significance import Floats, bootstrap_interval
 from heed.inference.engine import TorchEngine, pad
@@ -20,7 +21,6 @@ from heed.inference.translator import Translator
 from heed.layers.edits import AttentionKind, Edit, Edits
 from heed.models.seq2seq import AttentionMaps, Seq2Seq
 from heed.symbols import BOS, EOS
-from heed.synthetic import ContrastivePair
 
 Place = tuple[AttentionKind, int | None, int | None]
 """An attention, its layer and its head, counted from 0; None: all."""

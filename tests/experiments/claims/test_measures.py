@@ -16,8 +16,8 @@ from experiments.claims.scaling import jacobian_norm, softmax_of_scores
 from experiments.claims.vanishing_gradients import factor, gradients
 from experiments.runner import TrainedModel
 
+from heed.comparison.challenge import ContrastivePair
 from heed.models import build_model
-from heed.synthetic import ContrastivePair
 from tests.finished import FinishedRun
 
 

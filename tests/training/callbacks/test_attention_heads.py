@@ -14,9 +14,9 @@ import yaml
 
 from heed.decoding import GreedySearch
 from heed.evaluation.alignment import Gold, aer, align, candidate_maps, match_counts
+from heed.evaluation.words import split_punctuation
 from heed.inference import model_folder
 from heed.inference.translator import Translator
-from heed.synthetic import split_punctuation
 from heed.training.callbacks.attention_heads import MeasureAttentionHeads, normalized_entropy
 from tests.finished import FinishedRun
 

@@ -10,8 +10,8 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from grammar.corpus import generate
 
-from heed.synthetic import generate
 from heed.training.callbacks.diagnosis import Diagnosis, usual_lr
 from heed.training.muon import Muon
 from tests.finished import FinishedRun
@@ -58,8 +58,9 @@ def test_a_resumed_run_says_nothing_twice(run: Callable[..., Path], capsys: pyte
 
 def test_the_last_validation_of_a_run_that_early_stopping_ends_is_judged(run: Callable[..., Path]) -> None:
     # chrF falls while the loss still does, and ends the run long before its last step.
-    folder = run("stopped", *TINY, "trainer.max_epochs=null", "trainer.max_steps=400", "schedule.warmup_steps=10",
-                 "callbacks.early_stopping.patience=1", "select=chrf", "optimizer.lr=1e-4")  # fmt: skip
+    folder = run("stopped", *TINY, "data.train=120", "trainer.max_epochs=null", "trainer.max_steps=400",
+                 "schedule.warmup_steps=10", "callbacks.early_stopping.patience=1", "select=chrf",
+                 "optimizer.lr=1e-4")  # fmt: skip
     ends = {entry["name"]: entry["step"] for entry in diagnoses(folder)}
     steps = json.loads((folder / "results.json").read_text())["steps"]
     assert steps < 400

@@ -1,18 +1,36 @@
-"""``data=synthetic``: the built-in corpus."""
+"""``data=synthetic``: the built-in corpus, from files that heed ships or from files of the same grammar."""
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 
-from heed.cache import build_once, cache_key
+from pydantic import TypeAdapter, ValidationError
+
 from heed.data.corpora.base import CorpusOptions
 from heed.data.corpus import Corpus, EvaluationSet
+from heed.data.formats.fields import one_line
+from heed.data.formats.files import read_lines
 from heed.data.text import ParallelText, Text
 from heed.directions import Direction
 from heed.errors import HeedError
+from heed.files import built_in_corpus, expand_home
 from heed.options import AtLeast0, AtLeast1, validated
 
-SPLITS = "splits.json"  # file of the cache with all splits
+WRITE = "In a checkout of heed, `python -m scripts.grammar --out DIR {}` writes another corpus: train on data.root=DIR"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A line of a file. Positions are indices into `heed.evaluation.words.split_punctuation` of a sentence."""
+
+    src: str
+    tgt: str
+    tag: str  # the phenomenon, such as "pronoun"
+    alignment: list[tuple[int, int]]  # (source position, target position) of aligned words
+    antecedent: dict[str, int] | None  # source positions of "pronoun", and of its "right" and "wrong" antecedent
+    roles: dict[str, int]  # source positions of "verb", "agent", "patient" and "recipient", as far as they occur
+
+
+PAIR = TypeAdapter(Pair)
 
 
 @validated("data.")
@@ -23,6 +41,7 @@ class SyntheticCorpus(CorpusOptions):
     conf/data/synthetic.yaml explains each option.
     """
 
+    root: str | None
     seed: AtLeast0
     train: AtLeast1
     valid: AtLeast1
@@ -38,30 +57,47 @@ class SyntheticCorpus(CorpusOptions):
                 f"data=synthetic is a corpus of English and German: data.src_lang={self.src_lang} "
                 f"data.tgt_lang={self.tgt_lang} must be en and de, or de and en."
             )
-        self.reverse = self.reverse != (self.src_lang == "de")  # the grammar generates English sources
+        if self.seed != 1:
+            raise HeedError(f"data.seed={self.seed}: heed ships seed 1. {WRITE.format(f'--seed {self.seed}')}.")
+        self.reverse = self.reverse != (self.src_lang == "de")  # the sources of the files are English
 
     def load(self) -> Corpus:
-        """Generate the corpus. It is a function of the seed and the sizes, on every machine."""
-        splits, direction = self._splits(), Direction("en", "de")
-        valid, test, long = (EvaluationSet(splits[name], direction) for name in ("valid", "test", "long"))
-        return self.build("synthetic", [Text([splits["train"]], direction)], [valid], {"test": test, "long": long})
+        """Read the files, or raise a HeedError if one is invalid or has too few pairs."""
+        direction = Direction("en", "de")
+        train, *held_out = (self._read(name) for name in ("train", "valid", "test", "long"))
+        valid, test, long = (EvaluationSet(text, direction) for text in held_out)
+        return self.build("synthetic", [Text([train], direction)], [valid], {"test": test, "long": long})
 
-    def _splits(self) -> dict[str, ParallelText]:
-        """Return the splits, generated once per seed, sizes and version of the grammar."""
-        from heed import synthetic
+    def _read(self, name: str) -> ParallelText:
+        size = getattr(self, name)
+        text = read_split(name, size, root=self.root)
+        if len(text) < size:
+            raise HeedError(
+                f"data.{name}={size} is more than the {len(text):,} pairs of {self.root or 'data=synthetic'}. "
+                f"{WRITE.format(f'--{name} {size}')} data.{name}={size}."
+            )
+        return text
 
-        def build(folder: Path) -> None:
-            rows = {
-                name: [(pair.src, pair.tgt, json.dumps(pair.meta(), ensure_ascii=False)) for pair in examples]
-                for name, examples in synthetic.generate(seed=self.seed, **sizes).items()
-            }
-            (folder / SPLITS).write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
 
-        sizes = {"train": self.train, "valid": self.valid, "test": self.test, "long": self.long}
-        files = sorted(Path(synthetic.__file__).parent.iterdir())
-        grammar = cache_key(*(file.read_bytes() for file in files if file.suffix in (".py", ".toml")))
-        name = "-".join(map(str, (grammar, self.seed, *sizes.values())))
-        folder = Path(self.cache_dir) / "synthetic" / name
-        folder = build_once(folder, build, wait_minutes=self.preparation.wait_minutes)
-        splits = json.loads((folder / SPLITS).read_text(encoding="utf-8"))
-        return {name: ParallelText(*map(list, zip(*rows, strict=True))) for name, rows in splits.items()}
+def read_split(name: str, pairs: int | None = None, *, root: str | None = None) -> ParallelText:
+    """Return the first pairs of a split of the built-in corpus, with their annotations.
+
+    Args:
+        name: "train", "valid", "test" or "long".
+        pairs: at most this many; None: all.
+        root: a folder that ``scripts/grammar`` wrote; None: the files that heed ships.
+
+    Raises:
+        HeedError: if a line is invalid, or the file cannot be read.
+    """
+    file = (built_in_corpus() if root is None else expand_home(root)) / f"{name}.jsonl.gz"
+    src, tgt, metas = list[str](), list[str](), list[str]()
+    for number, line in enumerate(islice(read_lines(file, lambda _: None), pairs), 1):
+        try:
+            pair = PAIR.validate_json(line)
+        except ValidationError as error:
+            raise HeedError(f"{file}, line {number:,}: not a pair of scripts/grammar: write the file again.") from error
+        src.append(one_line(pair.src))
+        tgt.append(one_line(pair.tgt))
+        metas.append(PAIR.dump_json(pair, exclude={"src", "tgt"}).decode())
+    return ParallelText(src, tgt, metas)

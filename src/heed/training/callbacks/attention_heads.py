@@ -22,10 +22,9 @@ from heed.evaluation.alignment import (
     match_counts,
 )
 from heed.evaluation.significance import Floats
-from heed.evaluation.words import AttentionMap
+from heed.evaluation.words import AttentionMap, split_punctuation
 from heed.options import AtLeast0
 from heed.runs.records import ATTENTION, HEADS, CSVRecords
-from heed.synthetic import split_punctuation
 
 METRIC = "valid/aer"
 FIELDS = ("step", "attention", "layer", "head", "entropy", "aer")

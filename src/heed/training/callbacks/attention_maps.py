@@ -15,12 +15,11 @@ from lightning.pytorch.callbacks import Callback
 
 from heed.data.text import ParallelText
 from heed.evaluation.alignment import annotated_gold, link_pieces
-from heed.evaluation.words import word_shares
+from heed.evaluation.words import split_punctuation, word_shares
 from heed.files import write_file
 from heed.options import AtLeast0
 from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, most_informative_head
 from heed.runs.records import ARRAYS, ATTENTION, PIECES, is_kept
-from heed.synthetic import split_punctuation
 from heed.training.loggers import log_images
 
 PREFERRED_PHENOMENA = ("pronoun", "sense", "order", "roles", "far")

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import accumulate
 from typing import TypeAlias, TypeVar
 
-from heed.synthetic import lexicon as lex
-from heed.synthetic.grammar import (
+from grammar import lexicon as lex
+from grammar.grammar import (
     Adverb,
     Clause,
     Degree,
@@ -36,10 +36,10 @@ from heed.synthetic.grammar import (
     leading_clause,
     main_clause,
 )
-from heed.synthetic.lexicon import ADJECTIVES as A
-from heed.synthetic.lexicon import NOUNS as N
-from heed.synthetic.lexicon import VERBS as V
-from heed.synthetic.lexicon import Adjective, Conjunction, Noun, Preposition
+from grammar.lexicon import ADJECTIVES as A
+from grammar.lexicon import NOUNS as N
+from grammar.lexicon import VERBS as V
+from grammar.lexicon import Adjective, Conjunction, Noun, Preposition
 
 T = TypeVar("T")
 

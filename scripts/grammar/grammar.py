@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from heed.synthetic.lexicon import VERBS, Adjective, Case, Conjunction, Gender, Modal, Noun, Preposition, Verb
+from grammar.lexicon import VERBS, Adjective, Case, Conjunction, Gender, Modal, Noun, Preposition, Verb
 
 Key: TypeAlias = tuple["Node", str]
 """A node and one of its slots: the part of the meaning that a word expresses."""

@@ -1,6 +1,6 @@
-"""The built-in corpus: reproducibility, separate splits, correct annotations, correct German, difficulty."""
+"""The grammar and the corpus that heed ships: both agree; correct annotations, correct German, difficulty."""
 
-import hashlib
+import gzip
 import io
 import itertools
 import json
@@ -11,24 +11,38 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 import headline
 import pytest
 from experiments.hardness import word_for_word
+from grammar import lexicon
+from grammar.__main__ import main
+from grammar.corpus import Contrast, Example, challenge, draw, generate
+from grammar.grammar import detokenize
+from grammar.rules import CONTRASTIVE_TAGS, RULES, RandomChoices
+from grammar.writing import CONTRASTS_PER_TAG, SIZES, line
 
+from heed.data.corpora.synthetic import read_split
 from heed.errors import HeedError
-from heed.synthetic import ContrastivePair, Example, challenge, generate, lexicon, split_punctuation
-from heed.synthetic.grammar import detokenize
-from heed.synthetic.rules import CONTRASTIVE_TAGS, RULES, RandomChoices
+from heed.evaluation.words import split_punctuation
+from heed.files import built_in_corpus
 
 T = TypeVar("T")
-SIZES = {"train": 4000, "valid": 200, "test": 500, "long": 40}
+PREFIXES = {"train": 4000, "valid": 200, "test": 500, "long": 40}
+"""Pairs of each split of the shipped corpus that these tests read."""
+
+
+def shipped(name: str) -> list[str]:
+    return gzip.decompress((built_in_corpus() / f"{name}.jsonl.gz").read_bytes()).decode().split("\n")[:-1]
 
 
 @pytest.fixture(scope="module")
 def corpus() -> dict[str, list[Example]]:
-    return generate(seed=1, **SIZES)
+    rows = {name: map(json.loads, shipped(name)[:size]) for name, size in PREFIXES.items()}
+    return {name: [Example(**row) for row in split] for name, split in rows.items()}
 
 
 @pytest.fixture(scope="module")
@@ -37,34 +51,65 @@ def examples(corpus: dict[str, list[Example]]) -> list[Example]:
 
 
 @pytest.fixture(scope="module")
-def contrastive_pairs() -> list[ContrastivePair]:
+def contrasts() -> list[Contrast]:
     return challenge(seed=1, per_tag=60)
+
+
+# The files: published results were measured on them
+
+
+def test_the_grammar_writes_the_shipped_corpus(contrasts: list[Contrast]) -> None:
+    """The first pairs of each split are enough to notice a change of the grammar."""
+    drawn: dict[str, list[str]] = defaultdict(list)
+    for split, example in islice(draw(seed=1, **SIZES), 1500):
+        drawn[split].append(line(example))
+    assert min(len(drawn[split]) for split in ("train", "valid", "test")) > 50
+    for split, lines in drawn.items():
+        assert shipped(split)[: len(lines)] == lines
+    start = range(0, len(CONTRASTIVE_TAGS) * CONTRASTS_PER_TAG, CONTRASTS_PER_TAG)
+    challenge_set = shipped("challenge")
+    assert [row for first in start for row in challenge_set[first : first + 60]] == list(map(line, contrasts))
+
+
+@pytest.mark.full
+def test_the_grammar_writes_all_of_the_shipped_corpus(tmp_path: Path) -> None:
+    assert main(["--out", str(tmp_path)]) == 0
+    written = sorted(tmp_path.iterdir())
+    assert [file.name for file in written] == sorted(file.name for file in built_in_corpus().iterdir())
+    for file in written:
+        name = file.name.removesuffix(".jsonl.gz")
+        assert gzip.decompress(file.read_bytes()).decode().split("\n")[:-1] == shipped(name)
+
+
+def test_the_shipped_corpus_is_small_and_complete() -> None:
+    assert sum(file.stat().st_size for file in built_in_corpus().iterdir()) < 2.5e6
+    assert {name: len(shipped(name)) for name in SIZES} == SIZES
+    assert len(shipped("challenge")) == len(CONTRASTIVE_TAGS) * CONTRASTS_PER_TAG
+
+
+def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path) -> None:
+    small = ["--train", "30", "--valid", "3", "--test", "3", "--long", "2", "--contrasts", "2"]
+    for folder in ("a", "b"):
+        assert main(["--out", str(tmp_path / folder), "--seed", "3", *small]) == 0
+    for file in (tmp_path / "a").iterdir():
+        content = file.read_bytes()
+        assert content == (tmp_path / "b" / file.name).read_bytes()
+        assert content[4:8] == bytes(4), "no time"
+        assert file.stem.encode() not in content[:40], "no name"
 
 
 # The corpus as data
 
 
-@pytest.mark.slow
-def test_the_corpus_is_the_same_in_every_version(
-    corpus: dict[str, list[Example]], contrastive_pairs: list[ContrastivePair]
-) -> None:
-    """Published results were measured on this text; these digests must not change."""
-    examples = [(name, one.src, one.tgt, one.meta()) for name, split in corpus.items() for one in split]
-    pairs = [
-        (one.src, one.good, one.bad, {"tag": one.tag, "antecedent": one.antecedent, "roles": one.roles})
-        for one in contrastive_pairs
-    ]
-    digests = [hashlib.sha256(json.dumps(part).encode()).hexdigest()[:16] for part in (examples, pairs)]
-    assert digests == ["9a2891c9d8b6b663", "4829d7df38d5e854"]
-
-
 def test_the_same_seed_generates_the_same_text_in_every_process() -> None:
     program = (
-        "from heed.synthetic import generate, challenge\n"
+        "from grammar.corpus import generate, challenge\n"
         "splits = generate(seed=3, train=200, valid=20, test=20, long=3)\n"
         "print([e for split in splits.values() for e in split], challenge(seed=3, per_tag=4))\n"
     )
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}  # sets have another order than here
+    scripts = Path(lexicon.__file__).parents[1]
+    path = os.pathsep.join(filter(None, (str(scripts), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"}  # sets have another order than here
     command = [sys.executable, "-c", program]
     printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     assert "Example(src=" in printed
@@ -78,19 +123,16 @@ def test_another_seed_generates_another_corpus(corpus: dict[str, list[Example]])
     assert len({e.src for e in other} & {e.src for e in corpus["train"]}) < 250
 
 
-def test_splits_have_their_sizes_and_disjoint_sources(
-    corpus: dict[str, list[Example]], examples: list[Example]
-) -> None:
-    assert {name: len(split) for name, split in corpus.items()} == SIZES
+def test_sources_are_distinct(examples: list[Example]) -> None:
     assert len({example.src for example in examples}) == len(examples)
 
 
 def test_splits_of_other_seeds_and_the_challenge_set_have_disjoint_sources(
-    corpus: dict[str, list[Example]], contrastive_pairs: list[ContrastivePair]
+    corpus: dict[str, list[Example]], contrasts: list[Contrast]
 ) -> None:
     other = generate(seed=2, train=2000, valid=100, test=100, long=20)
     sources = {name: {e.src for e in corpus[name]} | {e.src for e in other[name]} for name in SIZES}
-    sources["challenge"] = {pair.src for pair in contrastive_pairs}
+    sources["challenge"] = {contrast.good.src for contrast in contrasts}
     for one, two in itertools.combinations(sources.values(), 2):
         assert not one & two
 
@@ -107,19 +149,22 @@ def test_splits_have_disjoint_parts_of_sources(corpus: dict[str, list[Example]])
     assert whole["train"] & set().union(*map(parts, whole["train"]))  # within a split, parts may recur
 
 
-def test_a_source_has_one_translation(examples: list[Example], contrastive_pairs: list[ContrastivePair]) -> None:
+def test_a_source_has_one_translation(examples: list[Example], contrasts: list[Contrast]) -> None:
     translations = defaultdict(set)
     for pair in [*examples, *generate(seed=5, train=3000, valid=1, test=1, long=1)["train"]]:
         translations[pair.src].add(pair.tgt)
-    for pair in [*contrastive_pairs, *challenge(seed=6, per_tag=20)]:
-        translations[pair.src].add(pair.good)
+    for contrast in [*contrasts, *challenge(seed=6, per_tag=20)]:
+        translations[contrast.good.src].add(contrast.good.tgt)
     assert all(len(german) == 1 for german in translations.values())
 
 
 def test_too_large_sizes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heed.synthetic.MAX_FAILED_DRAWS", 3)
-    with pytest.raises(HeedError, match="train=30000"):
+    monkeypatch.setattr("grammar.corpus.MAX_FAILED_DRAWS", 3)
+    with pytest.raises(HeedError, match="--train 30000"):
         generate(seed=1, train=30000, valid=0, test=0, long=0)
+    with pytest.raises(HeedError, match="--contrasts 500 for tag pronoun"):
+        challenge(seed=1, per_tag=500)
+    assert main(["--out", "nowhere", "--train", "30000"]) == 2
 
 
 def test_every_split_has_every_phenomenon(corpus: dict[str, list[Example]]) -> None:
@@ -147,11 +192,6 @@ def test_the_vocabulary_is_small_and_its_words_are_frequent(corpus: dict[str, li
         counts = Counter(word for example in corpus["train"] for word in split_punctuation(getattr(example, side)))
         assert 250 <= len(counts) <= 380
         assert sum(count < 5 for count in counts.values()) < 0.1 * len(counts)
-
-
-def test_meta_can_be_written_as_json(examples: list[Example]) -> None:
-    for one in examples[:50]:
-        assert json.loads(json.dumps(one.meta())) == one.meta()
 
 
 class GuidedChoices(RandomChoices):
@@ -274,8 +314,8 @@ def article_position(source: str, noun: int) -> int:
 # Difficulty
 
 
-def test_word_for_word_translation_scores_low(corpus: dict[str, list[Example]]) -> None:
-    assert word_for_word(corpus["train"], corpus["test"]) <= 40
+def test_word_for_word_translation_scores_low() -> None:
+    assert word_for_word(read_split("train", 4000), read_split("test", 500)) <= 40
 
 
 def test_only_the_word_order_tells_the_roles(corpus: dict[str, list[Example]]) -> None:
@@ -293,47 +333,45 @@ def test_only_the_word_order_tells_the_roles(corpus: dict[str, list[Example]]) -
 # The challenge set
 
 
-def test_the_challenge_set_has_as_many_pairs_of_every_tag(contrastive_pairs: list[ContrastivePair]) -> None:
-    assert Counter(pair.tag for pair in contrastive_pairs) == dict.fromkeys(CONTRASTIVE_TAGS, 60)
-    assert all(pair.good != pair.bad for pair in contrastive_pairs)
-    assert len({pair.src for pair in contrastive_pairs}) == len(contrastive_pairs)
+def test_the_challenge_set_has_as_many_pairs_of_every_tag(contrasts: list[Contrast]) -> None:
+    assert Counter(contrast.good.tag for contrast in contrasts) == dict.fromkeys(CONTRASTIVE_TAGS, 60)
+    assert all(contrast.good.tgt != contrast.bad for contrast in contrasts)
+    assert len({contrast.good.src for contrast in contrasts}) == len(contrasts)
 
 
 @pytest.mark.parametrize("tag", CONTRASTIVE_TAGS)
-def test_no_word_and_no_length_gives_the_correct_translation_away(
-    contrastive_pairs: list[ContrastivePair], tag: str
-) -> None:
+def test_no_word_and_no_length_gives_the_correct_translation_away(contrasts: list[Contrast], tag: str) -> None:
     """Words occur as often in correct as in wrong translations; for tag "far" compared without endings (ihr, ihre)."""
     good, bad = Counter(), Counter()
     longer = 0
-    for pair in (one for one in contrastive_pairs if one.tag == tag):
-        ours, theirs = split_punctuation(pair.good), split_punctuation(pair.bad)
+    for right, wrong in ((one.good.tgt, one.bad) for one in contrasts if one.good.tag == tag):
+        ours, theirs = split_punctuation(right), split_punctuation(wrong)
         if tag in ("pronoun", "sense", "far", "agreement"):
             good.update(word[:3] if tag == "far" else word for word in Counter(ours) - Counter(theirs))
             bad.update(word[:3] if tag == "far" else word for word in Counter(theirs) - Counter(ours))
         else:
-            good[pair.good] += 1
-            bad[pair.bad] += 1
+            good[right] += 1
+            bad[wrong] += 1
         longer += (len(ours) > len(theirs)) - (len(ours) < len(theirs))
     assert good == bad
     assert longer == 0
 
 
-def test_the_first_noun_is_the_agent_at_chance_level(contrastive_pairs: list[ContrastivePair]) -> None:
+def test_the_first_noun_is_the_agent_at_chance_level(contrasts: list[Contrast]) -> None:
     first = [
-        pair.roles["agent"] < pair.roles.get("recipient", pair.roles["patient"])
-        for pair in contrastive_pairs
-        if pair.tag == "roles"
+        good.roles["agent"] < good.roles.get("recipient", good.roles["patient"])
+        for good, _ in contrasts
+        if good.tag == "roles"
     ]
     assert abs(sum(first) / len(first) - 0.5) < 0.2
 
 
 @pytest.mark.parametrize("tag", ["pronoun", "far"])
-def test_the_first_noun_is_the_antecedent_at_chance_level(contrastive_pairs: list[ContrastivePair], tag: str) -> None:
+def test_the_first_noun_is_the_antecedent_at_chance_level(contrasts: list[Contrast], tag: str) -> None:
     right_first = [
-        one.antecedent["right"] < one.antecedent["wrong"]
-        for one in contrastive_pairs
-        if one.tag == tag and one.antecedent
+        good.antecedent["right"] < good.antecedent["wrong"]
+        for good, _ in contrasts
+        if good.tag == tag and good.antecedent
     ]
     assert sum(right_first) * 2 == len(right_first) == 60
 
