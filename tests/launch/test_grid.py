@@ -29,7 +29,8 @@ def test_no_job_runs_if_an_option_of_another_is_wrong(command: Callable[..., tup
 def test_an_interrupted_grid_goes_on(command: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     """A job is finished, the next one has a checkpoint, and the last one has none."""
     options = ("-m", "model=rnn", "model.d_embedding=8", "model.d_model=8,12,16", "data.train=60", "data.valid=5",
-               "data.test=5", "data.long=3", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "trainer.keep_last=2",
+               "data.test=5", "data.long=3", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2",
+               "trainer.keep_last=2",
                "batching.batch_tokens=100", "schedule.warmup_steps=1", "callbacks.attention_maps=null", "logger=none",
                f"cache_dir={tmp_path}/cache")  # fmt: skip
     status, printed = command(*options)
@@ -46,7 +47,7 @@ def test_an_interrupted_grid_goes_on(command: Callable[..., tuple[int, str]], tm
     status, printed = command(*options, "resume=true")
     assert status == 0, printed
     assert f"The grid {grid.relative_to(tmp_path)} goes on: 1 jobs are finished." in printed
-    assert [path for path in (tmp_path / "runs/synthetic-rnn").iterdir()] == [grid]
+    assert list((tmp_path / "runs/synthetic-rnn").iterdir()) == [grid]
     assert (grid / "0_rnn" / "results.json").stat().st_mtime_ns == finished
     assert (grid / "1_rnn" / "metrics.csv").read_bytes() == whole
     rows = read_runs(grid)

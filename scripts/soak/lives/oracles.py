@@ -90,9 +90,19 @@ def searched(run: Path, lines: list[str], options: dict[str, Any]) -> Iterator[s
         yield f"{options}: {len(far)} translations depend on the batch: {far[0]}"
 
 
+def chosen(run: Path) -> Iterator[str]:
+    """Compare the weights of the model with those of the checkpoints that results.json names, or their mean."""
+    results = results_of(run)
+    steps = results["averaged_steps"] or [results["selected_step"]]
+    found = [next(iter((run / "checkpoints").glob(f"*-{step:07d}.ckpt")), None) for step in steps]
+    if results["weights"] != "ema":
+        yield from averaged([file for file in found if file], run / "model")
+
+
 def examined(run: Path, precision: str, lines: list[str]) -> Iterator[str]:
-    """Compute scores and losses of a run again, and compare its own search with score()."""
+    """Compute scores, losses and the choice of weights of a run again, and compare its own search with score()."""
     yield from scores(run)
+    yield from chosen(run)
     yield from losses(run, precision)
     yield from searched(run, lines, {})
 

@@ -90,11 +90,11 @@ def processes(life: Life) -> None:
     """Train with two processes, from the start or from a checkpoint: the weights differ by rounding."""
     rng, two = draw(life, "processes"), ["trainer=ddp_cpu"]
     if rng.random() < 0.5:
-        life.train(at="two", kill=life.events * 2 // 3)
-        if _has_checkpoint(life.folder / "two"):
+        killed = life.train(at="two", kill=life.events // 2).status != 0
+        if killed and _has_checkpoint(life.folder / "two"):
             two.append("resume=true")
         else:
-            _remove_unstarted(life.folder / "two")
+            shutil.rmtree(life.folder / "two" / "runs", ignore_errors=True)
     life.train(*two, at="two", ranks=2)
     life.problems += [f"processes: {problem}" for problem in _difference(life, "two", exact=False)]
     life.check(oracles.logged, life.run("two"), life.run(), 1e-3 if _precision(life) == "32-true" else 3e-2)
@@ -134,6 +134,7 @@ def translate(life: Life) -> None:
     words = [word for name, value in options.items() if value not in (None, False) for word in
              (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))]  # fmt: skip
     form = rng.choice([["--json"], ["--scores"], ["--n-best", "2"], [], ["--engine", "heed"]])
+    form = [] if options.get("beam") == 1 and form[:1] == ["--n-best"] else form
     source = str(_stem(life).with_suffix(".src"))
     outputs = [life.heed("translate", str(life.run()), "--input", source, *words, *form, *more).out
                for more in ([], ["--batch-tokens", "50"])]  # fmt: skip
@@ -259,16 +260,19 @@ def reproduce(life: Life) -> None:
 
 
 def changed_text(life: Life) -> None:
-    """Stop a training, change a word of its text, and resume it: that is refused."""
+    """Stop a training, exchange two targets, which leaves the tokenizer as it is, and resume it: that is refused."""
     corpus = life.folder / "corpus"
     shutil.copytree(life.corpus, corpus)
     words = [word.replace(str(life.corpus), str(corpus)) for word in life.overrides]
     life.heed("train", *words, at="changed", kill=life.events * 3 // 4)
     if not _has_checkpoint(life.folder / "changed") or any((life.folder / "changed" / RUN).glob("*/results.json")):
         return
-    for name in ("train.de", "scored.jsonl"):
-        text = (corpus / name).read_text(encoding="utf-8")
-        (corpus / name).write_text(text.replace(" ist ", " war "), encoding="utf-8")
+    targets = oracles.read(corpus / "train.de")
+    targets[20], targets[30] = targets[30], targets[20]
+    records = [json.loads(line) for line in oracles.read(corpus / "scored.jsonl")]
+    records[20]["tgt"], records[30]["tgt"] = records[30]["tgt"], records[20]["tgt"]
+    for name, lines in (("train.de", targets), ("scored.jsonl", map(json.dumps, records))):
+        (corpus / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     try:
         life.heed("train", *words, "resume=true", at="changed")
     except RefusedError:

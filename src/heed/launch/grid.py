@@ -166,7 +166,7 @@ class GridTable(Callback):
         if _is_job(config) and config.sweep is None:
             if self._folder == Path():  # Hydra does not call on_multirun_end if a job failed
                 atexit.register(lambda: print_grid(self._folder))
-            self._folder = Path(config.hydra.sweep.dir)
+            self._folder = Path(config.hydra.sweep.dir).absolute()
             write_table(self._folder, minutes=(time.time() - self._start) / 60)
 
 

@@ -23,7 +23,9 @@ def write_table(folder: Path, *, minutes: float) -> None:
 
 
 def print_grid(folder: Path) -> None:
-    """Print the table, and draw the figure."""
+    """Print the table, and draw the figure, unless the folder was removed."""
+    if not (folder / TABLE).exists():
+        return
     text = (folder / TABLE).read_text(encoding="utf-8")
     print(f"\nSweep {folder / TABLE}\n\n{text}", file=sys.stderr, end="", flush=True)
     for path in draw_scores(folder):

@@ -37,13 +37,11 @@ def check_available(folder: Path, *, resume: bool) -> None:
         )
     if not resume and (finished or any((folder / CHECKPOINTS).glob("*.ckpt"))):
         raise HeedError(
-            f"{folder} already holds a run: add resume=true to continue it, or name another folder with "
-            "folder=DIR."
+            f"{folder} already holds a run: add resume=true to continue it, or name another folder with folder=DIR."
         )
     if not resume and (folder / CONFIG).exists() and find_config(folder) is None:
         raise HeedError(
-            f"{folder / CONFIG} does not belong to a run and would be replaced: name another folder with "
-            "folder=DIR."
+            f"{folder / CONFIG} does not belong to a run and would be replaced: name another folder with folder=DIR."
         )
 
 
