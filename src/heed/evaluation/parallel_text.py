@@ -283,11 +283,16 @@ def _find_misaligned(text: Sides, other: Sides, learned: Sides) -> tuple[list[in
     if text is learned:
         known_src, known_tgt = map(_presence, other.words, words)
         expected = _gains(known_src, known_tgt, half).mean()
-        unrelated = 1 - gain / expected if expected > 0.2 else 0.0
-        return [], unrelated if unrelated > 0.3 else 0.0
-    # Sentences about other things have fewer associated words, so that only a set without any association is certain.
-    gains = _gains(src, tgt, half)
-    return [], float(gain > 0.2 and gains.mean() < 3 * gains.std() / math.sqrt(len(text)))
+        if expected > 0.2:
+            unrelated = 1 - gain / expected
+            return [], unrelated if unrelated > 0.3 else 0.0
+        # A text in another order teaches nothing: ask the set.
+        words, _, _, half, gain = other.associations
+        src, tgt = map(_presence, text.words, words)
+    # Sentences about other things have fewer associated words, so that only a text without any association is certain.
+    gains, known = _gains(src, tgt, half), src.any(1) & tgt.any(1)
+    is_unrelated = gain > 0.2 and known.mean() > 0.5 and gains.mean() < 3 * gains.std() / math.sqrt(len(text))
+    return [], float(is_unrelated)
 
 
 def _find_segments(gain: Matrix) -> Iterator[int]:
