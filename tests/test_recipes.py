@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from heed.files import read_yaml
-from tests.data.corpora import numbered_dogs
+from tests.data.texts import numbered_dogs
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 TINY = [

@@ -14,8 +14,8 @@ import torch
 from benchmark.exported_peers import Batches, CTranslate2Decoding, MarianDecoding
 from benchmark.measure import rows, timed
 from benchmark.peers import UnavailableError, in_new_process, start_peers
-from heed.data.batch import collate
-from heed.data.pairs import Pairs, id_lists
+from heed.data.pairs.pairs import Pairs, id_lists
+from heed.data.steps.batch import collate
 from heed.decoding import BeamSearch, GreedySearch, Search
 from heed.decoding.fused import for_search
 from heed.errors import HeedError

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmark.measure import peak_mib
-from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.pairs import IntArray, StoredPairs, chunk_size, count_chunk_tokens, unflatten
-from heed.data.steps import Planner
+from heed.data.order.order import EpochOrder, TrainingPairs, View
+from heed.data.pairs.pairs import IntArray, StoredPairs, chunk_size, count_chunk_tokens, unflatten
+from heed.data.steps.steps import Planner
 from heed.errors import HeedError
 
 

@@ -10,7 +10,7 @@ from heed.launch.check import _ranges
 from heed.synthetic import generate
 
 OWN_CORPUS = """
-from heed.data.corpora.synthetic import SyntheticCorpus
+from heed.data.text.synthetic_corpus import SyntheticCorpus
 
 class MyCorpus:
     def __init__(self, **options):

@@ -11,14 +11,14 @@ from hydra.errors import InstantiationException
 
 import heed
 from heed.cli import main
-from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
-from heed.data.steps import Planner
-from heed.data.tokenizer_training import TokenizerTrainer
+from heed.data.pairs.tokenizer_training import TokenizerTrainer
+from heed.data.steps.steps import Planner
+from heed.data.text.corpus import Corpus
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.runs.results import mean_scores, scores_of_tests
-from tests.data.corpora import TOKENIZER, compose_data, write_lines
+from tests.data.texts import TOKENIZER, compose_data, write_lines
 
 WORDS = {
     "en": ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"],

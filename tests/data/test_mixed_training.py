@@ -15,19 +15,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from heed.data.batch import Batch
-from heed.data.corpus import Corpus
 from heed.data.datamodule import StepShard, TranslationData
-from heed.data.steps import Planner
-from heed.data.text import ParallelText
-from heed.data.tokenizer import Tokenizer
-from heed.data.tokenizer_training import TokenizerTrainer
-from heed.data.training_texts import TrainingTexts
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer_training import TokenizerTrainer
+from heed.data.steps.batch import Batch
+from heed.data.steps.steps import Planner
+from heed.data.text.corpus import Corpus
+from heed.data.text.text import ParallelText
+from heed.data.text.training_texts import TrainingTexts
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS, PAD
-from tests.data.corpora import TOKENIZER, compose_data, files_error, sentence_pairs, training_text, write_lines
+from tests.data.texts import TOKENIZER, compose_data, files_error, sentence_pairs, training_text, write_lines
 from tests.training.test_module import build_module
 
 ROOT = Path(__file__).parents[2]

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from heed.data.batch import Batch, collate
 from heed.data.datamodule import StepShard
-from heed.data.pairs import Pairs, id_lists
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.pairs import Pairs, id_lists
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch, collate
 from heed.decoding import BeamSearch, GreedySearch, SampleSearch, Search
 from heed.decoding.search import History
 from heed.layers.positions import PositionsConfig

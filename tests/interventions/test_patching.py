@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from heed.cli import main
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.inference.translator import Translator
 from heed.interventions import Edit, patch

@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 import heed
-from heed.data.batch import Batch, collate
-from heed.data.pairs import Pairs
-from heed.data.text import ParallelText
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.encoding import encode
+from heed.data.pairs.pairs import Pairs
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch, collate
+from heed.data.text.text import ParallelText
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.alignment import link_pieces, parse_pharaoh
 from heed.evaluation.words import split_words, word_shares
 from heed.training.guided_alignment import GuidedAlignment
-from tests.data.corpora import NO_RULES, only_text, train_tokenizer, training_text, write_lines
+from tests.data.texts import NO_RULES, only_text, train_tokenizer, training_text, write_lines
 
 WORDS = ("dog", "garden", "understanding", "of", "unbelievable", "rivers", "a", "elephant")
 
@@ -47,7 +48,7 @@ def tokenizer(text: tuple[ParallelText, list[str]], tmp_path: Path) -> Tokenizer
 def guide(file: Path, text: ParallelText, tokenizer: Tokenizer, **options: Any) -> tuple[GuidedAlignment, Pairs]:
     """Return the guide of a model with three decoder layers, and the training pairs."""
     cleaned = training_text(text, file.parent / "cache", **options)
-    stored = cleaned.encode(tokenizer)
+    stored = encode(cleaned, tokenizer)
     (batch,) = stored.batches
     rows = np.arange(len(stored))
     return GuidedAlignment(file, only_text(cleaned), tokenizer, {"cross": (3, 2)}, reverse=False), Pairs(

@@ -13,12 +13,12 @@ import pytest
 import sentencepiece as spm
 import torch
 
-from heed.data.batch import Batch
-from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.datamodule import TranslationData
-from heed.data.steps import Planner
-from heed.data.text import ParallelText
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch
+from heed.data.steps.steps import Planner
+from heed.data.text.corpus import Corpus, EvaluationSet
+from heed.data.text.text import ParallelText
 from heed.decoding import GreedySearch
 from heed.directions import Direction
 from heed.errors import HeedError
@@ -31,7 +31,7 @@ from heed.training.loss import translation_loss
 from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
 from heed.training.schedules import Constant, Cosine, CosineInTime
 from tests.conftest import TRANSFORMER
-from tests.data.corpora import numbered_dogs, only_text, train_tokenizer, training_text
+from tests.data.texts import numbered_dogs, only_text, train_tokenizer, training_text
 
 FAMILIES = ["transformer", "rnn"]
 

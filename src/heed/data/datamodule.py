@@ -11,15 +11,16 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from heed.data.augmentation import GROWTH_PAIRS, Limit, Sampler
-from heed.data.batch import Batch, collate
-from heed.data.corpus import Corpus
-from heed.data.mixture import MixtureOrder, frame_counts
-from heed.data.order import EpochOrder, Order, TrainingPairs, View
-from heed.data.pairs import IntArray, Pairs, id_lists, pair_lengths
-from heed.data.read_ahead import ReadAhead
-from heed.data.steps import Planner, Pool, shard
-from heed.data.tokenizer import Tokenizer
+from heed.data.order.mixture import MixtureOrder, frame_counts
+from heed.data.order.order import EpochOrder, Order, TrainingPairs, View
+from heed.data.pairs.augmentation import GROWTH_PAIRS, Limit, Sampler
+from heed.data.pairs.encoding import encode
+from heed.data.pairs.pairs import IntArray, Pairs, id_lists, pair_lengths
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch, collate
+from heed.data.steps.read_ahead import ReadAhead
+from heed.data.steps.steps import Planner, Pool, shard
+from heed.data.text.corpus import Corpus
 from heed.errors import HeedError
 from heed.options import UnitInterval
 from heed.progress import print_line
@@ -294,7 +295,7 @@ def _check_limits(lengths: IntArray, limits: Limits, where: str, lines: IntArray
 def _views(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[View]:
     """Yield a view of each training text in each of its directions, with the ids of its tags."""
     for number, part in enumerate(corpus.train.texts):
-        store = part.encode(tokenizer)
+        store = encode(part, tokenizer)
         own = () if part.text.tag is None else (tokenizer.text_tags[part.text.tag],)
         for swapped, direction in zip((False, True), part.directions, strict=False):
             yield View(store, swapped, tokenizer.towards(direction.tgt_lang).tag_ids + own, number, direction.src_lang)

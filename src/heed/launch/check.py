@@ -8,9 +8,9 @@ from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
-from heed.data.formats.text_files import TextFiles
-from heed.data.preparation.prepared_text import PreparedText
-from heed.data.text import Source
+from heed.data.text.formats.text_files import TextFiles
+from heed.data.text.preparation import PreparedText
+from heed.data.text.text import Source
 from heed.errors import HeedError
 from heed.evaluation.diagnosis import describe, diagnose
 from heed.evaluation.parallel_text import ENOUGH, Fault, Sides, find_faults

@@ -9,8 +9,8 @@ import torch
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from heed.data.corpus import Corpus
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.text.corpus import Corpus
 from heed.errors import HeedError, first_line
 from heed.habits import exact, in_heed
 from heed.inference import model_folder

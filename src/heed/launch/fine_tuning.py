@@ -12,7 +12,7 @@ import lightning as L
 from omegaconf import OmegaConf
 
 from heed.data.datamodule import TranslationData
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import write_file

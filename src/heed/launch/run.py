@@ -15,6 +15,7 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import OmegaConf, open_dict
 
 from heed.data.datamodule import TranslationData
+from heed.data.pairs.encoding import encode
 from heed.errors import HeedError, first_line
 from heed.evaluation.metrics import METRICS, find_metrics, find_unusable
 from heed.evaluation.scores import Metric
@@ -259,7 +260,7 @@ def prepare(overrides: Sequence[str]) -> str:
     corpus, tokenizer = parts["text"]()
     lines = []
     for part in corpus.train.texts:
-        pairs = part.encode(tokenizer)
+        pairs = encode(part, tokenizer)
         src, tgt = pairs.chunk_tokens.sum(axis=0).tolist()
         lines += [
             f"Prepared: {part.text.name}{': ' if part.text.name else ''}{len(pairs):,} pairs with {src:,} source and "

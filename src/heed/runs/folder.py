@@ -5,7 +5,7 @@ from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
-from heed.data.text import ParallelText
+from heed.data.text.text import ParallelText
 from heed.files import write_file
 from heed.runs.claim import FAILURE
 from heed.runs.config import read_config, write_config

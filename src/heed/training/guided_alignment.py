@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heed.data.batch import Batch
-from heed.data.formats.files import read_lines
-from heed.data.tokenizer import Tokenizer
-from heed.data.training_texts import TrainingTexts
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch
+from heed.data.text.formats.files import read_lines
+from heed.data.text.training_texts import TrainingTexts
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction
 from heed.layers.edits import Heads

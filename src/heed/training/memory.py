@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from heed.data.batch import Batch
 from heed.data.datamodule import TranslationData
+from heed.data.steps.batch import Batch
 from heed.errors import HeedError
 from heed.models.transformer import DecoderLayer, EncoderLayer
 from heed.symbols import UNK

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from heed.compat import fit_progress
-from heed.data.batch import Batch
 from heed.data.datamodule import StepShard, TranslationData
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch
 from heed.decoding import GreedySearch, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from heed.data.text import ParallelText
+from heed.data.text.text import ParallelText
 from heed.decoding import GreedySearch
 from heed.inference import model_folder
 from heed.inference.translator import Translator

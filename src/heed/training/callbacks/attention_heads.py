@@ -10,7 +10,7 @@ import lightning as L
 import numpy as np
 from lightning.pytorch.callbacks import Callback
 
-from heed.data.text import ParallelText
+from heed.data.text.text import ParallelText
 from heed.evaluation.alignment import (
     Extraction,
     MatchCounts,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from lightning.pytorch.callbacks import Callback
 
-from heed.data.text import ParallelText
+from heed.data.text.text import ParallelText
 from heed.evaluation.alignment import annotated_gold, link_pieces
 from heed.evaluation.words import word_shares
 from heed.files import write_file

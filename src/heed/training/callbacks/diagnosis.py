@@ -12,9 +12,9 @@ import numpy as np
 from lightning.pytorch.callbacks import Callback
 from torch.optim import Optimizer
 
-from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
-from heed.data.pairs import flatten
+from heed.data.pairs.pairs import flatten
+from heed.data.text.corpus import Corpus
 from heed.directions import Direction
 from heed.evaluation.diagnosis import NOTABLE, Facts, compare_with_start, diagnose, is_notable, symptom_shares
 from heed.evaluation.parallel_text import Fault, Sides, find_faults

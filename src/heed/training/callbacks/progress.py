@@ -8,7 +8,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback, Timer
 from tqdm import tqdm
 
-from heed.data.batch import Batch
+from heed.data.steps.batch import Batch
 from heed.progress import progress_bar
 
 
