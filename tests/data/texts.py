@@ -11,18 +11,18 @@ import pytest
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
-from heed.data.order.order import EpochOrder, TrainingPairs, View
-from heed.data.pairs.pairs import StoredPairs, chunk_size, count_chunk_tokens, unflatten
+from heed.data.order.order import EpochOrder
+from heed.data.pairs.pairs import StoredPairs, TrainingPairs, chunk_size, count_chunk_tokens, unflatten
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.pairs.tokenizer_training import TokenizerTrainer
 from heed.data.steps.steps import Planner, Step
+from heed.data.text.clean_pairs import Preparation
 from heed.data.text.cleaning import Cleaning, Rules
-from heed.data.text.corpus import Corpus
+from heed.data.text.corpus import Corpus, TrainingSet
 from heed.data.text.digests import source_digests
 from heed.data.text.hub_corpus import HubCorpus
-from heed.data.text.preparation import Preparation, PreparedText
-from heed.data.text.text import Block, ParallelText, Text
-from heed.data.text.training_texts import TrainingTexts
+from heed.data.text.source import Block, Sentences
+from heed.data.text.text import Text
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.launch.compose import compose_with_hydra
@@ -48,19 +48,19 @@ GERMAN_NOUNS = ("Hund", "Kater", "Vogel", "Hengst", "Weg", "Fluss", "Damm", "Gar
 VERBS = {"sees": "sieht", "likes": "mag", "follows": "begleitet", "finds": "findet"}
 
 
-def toy_language(size: int = 400) -> ParallelText:
+def toy_language(size: int = 400) -> Sentences:
     """Pairs of a toy English and German; each pair differs from its neighbours."""
     src, tgt = [], []
     for n in range(size):
         subject, object_, (verb, german_verb) = n % 8, n // 8 % 8, list(VERBS.items())[n // 3 % 4]
         src.append(f"The {NOUNS[subject]} {verb} the {NOUNS[object_]} of {n % 97}.")
         tgt.append(f"Der {GERMAN_NOUNS[subject]} {german_verb} den {GERMAN_NOUNS[object_]} von {n % 97}.")
-    return ParallelText(src, tgt)
+    return Sentences(src, tgt)
 
 
-def numbered_dogs(size: int) -> ParallelText:
+def numbered_dogs(size: int) -> Sentences:
     """Pairs of five lengths that a number tells apart."""
-    return ParallelText(
+    return Sentences(
         [f"the dog number {n} sleeps {'very ' * (n % 5)}well" for n in range(size)],
         [f"der Hund Nummer {n} schläft {'sehr ' * (n % 5)}gut" for n in range(size)],
     )
@@ -77,40 +77,38 @@ NO_RULES: dict[str, Any] = {
 
 
 def training_text(
-    text: ParallelText,
+    text: Sentences,
     cache: Path,
     *,
     rules: dict[str, Any] = NO_RULES,
-    held_out: Sequence[ParallelText] = (),
+    held_out: Sequence[Sentences] = (),
     at_most: int | None = None,
     processes: int = 1,
-    directions: tuple[Direction, ...] = (Direction("en", "de"),),
-) -> PreparedText:
+    direction: Direction = Direction("en", "de"),  # noqa: B008  # immutable
+) -> Text:
     """Select the training pairs of a text in memory, without cleaning rules."""
-    return PreparedText.prepare(
-        Text([text], directions[0]),
+    return Text([text], direction).cleaned(
         Rules(Cleaning(**rules), None, [source_digests(src for text in held_out for src in text.src)], False, at_most),
-        directions=directions,
         preparation=Preparation(num_proc=processes, wait_minutes=1),
         cache_dir=cache,
     )
 
 
-def train_tokenizer(text: ParallelText, cache: Path, *, tags: tuple[str, ...] = (), **changes: Any) -> Tokenizer:
+def train_tokenizer(text: Sentences, cache: Path, *, tags: tuple[str, ...] = (), **changes: Any) -> Tokenizer:
     return TokenizerTrainer(**(TOKENIZER | changes)).train(only_text(training_text(text, cache)), cache, tags=tags)
 
 
-def only_text(text: PreparedText) -> TrainingTexts:
+def only_text(text: Text, *, both_directions: bool = False) -> TrainingSet:
     """Return a training text that is not mixed with others."""
-    return TrainingTexts([text])
+    return TrainingSet([text], both_directions=both_directions)
 
 
-def sentence_pairs(text: ParallelText | PreparedText | TrainingTexts) -> list[tuple[str, str]]:
+def sentence_pairs(text: Sentences | Text | TrainingSet) -> list[tuple[str, str]]:
     """Return the pairs, in the order of the text."""
-    texts = text.texts if isinstance(text, TrainingTexts) else [text]
-    blocks: list[ParallelText | Block] = []
+    texts = text.texts if isinstance(text, TrainingSet) else [text]
+    blocks: list[Sentences | Block] = []
     for part in texts:
-        blocks += [part] if isinstance(part, ParallelText) else [part.clean.read(n)[0] for n in part.clean.blocks]
+        blocks += [part] if isinstance(part, Sentences) else map(part.read, part.clean.blocks)
     return [pair for block in blocks for pair in zip(block.src, block.tgt, strict=True)]
 
 
@@ -121,7 +119,7 @@ def epoch_order(src: Lengths, tgt: Lengths, *, seed: int, epoch: int) -> EpochOr
     """Return the order of an epoch of pairs with these lengths, including EOS."""
     sides = (unflatten(np.zeros(int(lengths.sum()), np.uint16), lengths) for lengths in (src - 1, tgt - 1))
     store = stored_pairs([sides], chunk=chunk_size(len(src)))
-    return EpochOrder(TrainingPairs([View(store)]), seed=(seed, epoch))
+    return EpochOrder(TrainingPairs([store]), seed=(seed, epoch))
 
 
 def stored_pairs(batches: Iterable[Iterable[pa.ListArray]], *, chunk: int) -> StoredPairs:

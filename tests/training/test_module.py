@@ -18,7 +18,7 @@ from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.steps.batch import Batch
 from heed.data.steps.steps import Planner
 from heed.data.text.corpus import Corpus, EvaluationSet
-from heed.data.text.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.decoding import GreedySearch
 from heed.directions import Direction
 from heed.errors import HeedError
@@ -122,7 +122,7 @@ def test_a_cosine_ends_with_each_training(
     tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     pairs = numbered_dogs(4)
-    valid = {"valid": EvaluationSet(ParallelText(["a dog"], ["ein Hund"]), Direction("en", "de"))}
+    valid = {"valid": EvaluationSet(Sentences(["a dog"], ["ein Hund"]), Direction("en", "de"))}
     text = only_text(training_text(pairs, tmp_path))
     corpus = Corpus(name="dogs", train=text, valid=valid, tests={}, max_eval_tokens=None)
     planner = Planner(batch_tokens=50, device_tokens=50, pool=4, seed=1)
@@ -299,7 +299,7 @@ def test_only_the_first_process_scores_translations(
     module = build_module(tiny_model("rnn"), tokenizer)
     module.metrics = {"comet": lambda _: scored.append("comet") or MetricScore(0.5, "signature")}  # type: ignore[dict-item]
     trainer = SimpleNamespace(world_size=1, is_global_zero=rank == 0, strategy=SimpleNamespace(broadcast=receive))
-    text = ParallelText(["a"], ["b"])
+    text = Sentences(["a"], ["b"])
     direction = SimpleNamespace(tgt_lang="de")
     monkeypatch.setattr(TranslationModule, "trainer", trainer)
     monkeypatch.setattr(

@@ -38,9 +38,9 @@ from heed.runs.claim import remove_empty
 from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
 from heed.runs.results import FACTS, PRUNED
-from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.ema import EMA
 from heed.training.callbacks.stopping import Pruning, Report
+from heed.training.callbacks.text_counts import CountTexts
 from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loggers import closing
 from heed.training.memory import count_moments
@@ -103,7 +103,7 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
             results = write_run(run, trainer, module, options=differences, match=match)
-            print_line(results_summary(folder, results, example=data.texts[data.validated[0]].src[0]))
+            print_line(results_summary(folder, results, example=data.sets.texts[data.sets.validated[0]].src[0]))
             return results
     return None
 
@@ -177,7 +177,7 @@ def assemble(
         resume=config["resume"],
     )
     if corpus.train.is_mixture:
-        trainer.callbacks.append(CountCorpora([part.text.name for part in corpus.train.texts]))
+        trainer.callbacks.append(CountTexts([text.name for text in corpus.train.texts]))
     torch.manual_seed(config["seed"])
     model = build_model_on("cpu", parts["model"], **tokenizer.vocabulary)
     if config["init_from"]:
@@ -259,11 +259,11 @@ def prepare(overrides: Sequence[str]) -> str:
         parts = build_parts(plain_options(compose(overrides)))
     corpus, tokenizer = parts["text"]()
     lines = []
-    for part in corpus.train.texts:
-        pairs = encode(part, tokenizer)
+    for text in corpus.train.texts:
+        pairs = encode(text, tokenizer)
         src, tgt = pairs.chunk_tokens.sum(axis=0).tolist()
         lines += [
-            f"Prepared: {part.text.name}{': ' if part.text.name else ''}{len(pairs):,} pairs with {src:,} source and "
+            f"Prepared: {text.name}{': ' if text.name else ''}{len(pairs):,} pairs with {src:,} source and "
             f"{tgt:,} target tokens",
             f"Folder:   {pairs.folder}",
             f"Digest:   {pairs.digest}",

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.order.mixture import FRAME, Interleaving, MixtureOrder, frame_counts
-from heed.data.order.order import TrainingPairs, View
-from heed.data.pairs.pairs import Pairs, id_lists
+from heed.data.pairs.pairs import Pairs, TrainingPairs, id_lists
 from heed.data.steps.steps import Planner
 from heed.data.text.text import Text
 from heed.directions import Direction
@@ -17,17 +16,19 @@ from tests.data.texts import stored_pairs
 
 def mixture(sizes: list[int], weights: list[float], from_steps: list[int], *, step_tokens: float) -> MixtureOrder:
     """Mix texts whose targets have one to three tokens; the id of a pair is its text and its row."""
-    views = []
+    stores = []
     for number, size in enumerate(sizes):
         ids = [[1000 * (number + 1) + row] for row in range(size)]
         targets = [one * (1 + row % 3) for row, one in enumerate(ids)]
-        store = stored_pairs([(id_lists(ids), id_lists(targets))], chunk=2)
-        views.append(View(store, text=number))
-    texts = [Text([], Direction("en", "de"), f"c{number}", from_step=step) for number, step in enumerate(from_steps)]
-    return MixtureOrder(TrainingPairs(views), texts, weights, seed=1, step_tokens=step_tokens)
+        stores.append(stored_pairs([(id_lists(ids), id_lists(targets))], chunk=2))
+    texts = [
+        Text([], Direction("en", "de"), f"c{number}", weight, from_step)
+        for number, (weight, from_step) in enumerate(zip(weights, from_steps, strict=True))
+    ]
+    return MixtureOrder(TrainingPairs(stores), texts, seed=1, step_tokens=step_tokens)
 
 
-def corpus_of(pairs: Pairs) -> list[int]:
+def text_of(pairs: Pairs) -> list[int]:
     return [ids[0] // 1000 - 1 for ids in pairs.src.to_pylist()]
 
 
@@ -60,11 +61,11 @@ def test_a_mixture_is_a_function_of_the_position(
         part = order.read(first, first + 50)
         assert part.rows.tolist() == whole.rows[first : first + 50].tolist()
         assert part.tgt.to_pylist() == whole.tgt.to_pylist()[first : first + 50]
-    assert order.pairs.text_of(whole.rows).tolist() == corpus_of(whole)
+    assert order.pairs.text_of(whole.rows).tolist() == text_of(whole)
     tokens = np.append(0, np.cumsum(whole.tgt_lengths + 1))
     for position in range(0, 400, 13):
         assert order.tokens_before(position) == tokens[position]
-        assert np.bincount(corpus_of(whole)[:position], minlength=3).tolist() == order.drawn(position).tolist()
+        assert np.bincount(text_of(whole)[:position], minlength=3).tolist() == order.drawn(position).tolist()
     for count in range(0, int(tokens[300]), 17):
         assert order.position_of(count) == int(np.searchsorted(tokens, count))
     # Every corpus is repeated in full, in a new order.
@@ -74,9 +75,9 @@ def test_a_mixture_is_a_function_of_the_position(
         assert all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
     # The second corpus starts with its step.
     before = order.position_of(start * step_tokens)
-    assert 1 not in corpus_of(whole)[:before]
+    assert 1 not in text_of(whole)[:before]
     if before < 300:
-        assert 1 in corpus_of(whole)[before : before + 100]
+        assert 1 in text_of(whole)[before : before + 100]
 
 
 @pytest.mark.parametrize("start", [0, 1, 3, 10, 11, 25])

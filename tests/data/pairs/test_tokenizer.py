@@ -19,7 +19,7 @@ from heed.data.pairs.augmentation import dropouts
 from heed.data.pairs.pairs import id_lists
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.pairs.tokenizer_training import TokenizerTrainer
-from heed.data.text.text import Block, ParallelText, WordCounts
+from heed.data.text.source import Block, Sentences, WordCounts
 from heed.errors import HeedError
 from heed.symbols import BOS, EOS, PAD, UNK
 from tests import forkserver
@@ -36,7 +36,7 @@ from tests.data.texts import (
 )
 
 
-def learn(cache: Path, text: ParallelText | None = None, **changes: Any) -> Tokenizer:
+def learn(cache: Path, text: Sentences | None = None, **changes: Any) -> Tokenizer:
     return train_tokenizer(toy_language() if text is None else text, cache, **changes)
 
 
@@ -154,13 +154,13 @@ def test_an_impossible_vocabulary_size_is_refused_with_the_bound(kind: str, tmp_
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 @pytest.mark.parametrize("joint", [True, False])
 def test_auto_vocab_size_suits_any_corpus(kind: str, joint: bool, tmp_path: Path) -> None:
-    one = ParallelText(["Hello."], ["你好。"])
+    one = Sentences(["Hello."], ["你好。"])
     tokenizer = learn(tmp_path, one, kind=kind, joint=joint)
     assert tokenizer.decode_tgt(tokenizer.encode_tgt(["你好。再见"])) == ["你好。再见"]
     # 2,500 equally rare characters: more than a small vocabulary can hold besides its pieces.
     letters = [chr(0x4E00 + n) for n in range(2_500)]
     lines = ["".join(letters[(7 * n + k * k) % 2_500] for k in range(20)) for n in range(500)]
-    chinese = ParallelText([f"line {n}" for n in range(500)], lines)
+    chinese = Sentences([f"line {n}" for n in range(500)], lines)
     tokenizer = learn(tmp_path, chinese, kind=kind, joint=joint)
     seen = set("".join(lines))
     assert len(seen) < tokenizer.tgt_vocab < 2 * len(seen) + 1_000
@@ -250,7 +250,7 @@ def test_max_sentences_samples_the_whole_corpus(tmp_path: Path) -> None:
     """In a file sorted by length, the long sentences at the end are sampled too."""
     lines = ["aa bb"] * 500 + ["xylophone quartz"] * 500
     numbered = [f"{line} {number}" for number, line in enumerate(lines)]  # equal pairs have equal digests
-    tokenizer = learn(tmp_path, ParallelText(numbered, numbered), max_sentences=100)
+    tokenizer = learn(tmp_path, Sentences(numbered, numbered), max_sentences=100)
     assert tokenizer.src_pieces(tokenizer.encode_src(["bb quartz"])[0]) == ["▁bb", "▁quartz"]
 
 

@@ -38,7 +38,7 @@ def test_every_row_is_its_sentence_pair(pairs: list[tuple[list[int], list[int]]]
 
 def test_what_is_copied_to_a_device_is_small() -> None:
     ids = id_lists([[5, 6], [7]])
-    batch = collate(np.arange(2), Pairs(np.arange(2), ids, ids), corpus=np.arange(2), corpora=2)
+    batch = collate(np.arange(2), Pairs(np.arange(2), ids, ids), text_of=np.arange(2), texts=2)
     copied = batch.to("meta")
     tensors = (copied.src, copied.tgt_in, copied.tgt_out, *copied.tgt_positions)
     assert {(tensor.device.type, tensor.dtype) for tensor in tensors} == {("meta", torch.int32)}

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from heed.compat import is_running
-from heed.data.datamodule import StepShard, TranslationData
+from heed.data.datamodule import TranslationData
 from heed.data.steps.batch import Batch
 from heed.data.steps.steps import Planner
+from heed.data.steps.stream import StepShard
 from heed.data.text.corpus import Corpus, EvaluationSet
-from heed.data.text.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.launch.summary import idle_devices
@@ -26,16 +27,14 @@ from heed.symbols import EOS, PAD
 from tests.data.texts import ROOT, numbered_dogs, only_text, train_tokenizer, training_text
 
 PAIRS = numbered_dogs(60)
-HELD_OUT = ParallelText(["the dog sleeps", "a dog"], ["der Hund schläft", "ein Hund"])
+HELD_OUT = Sentences(["the dog sleeps", "a dog"], ["der Hund schläft", "ein Hund"])
 
 
 def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") -> Corpus:
     direction = Direction("en", tgt_lang)
     return Corpus(
         name="dogs",
-        train=only_text(
-            training_text(PAIRS, cache, directions=(direction, *([direction.reversed()] if both_directions else [])))
-        ),
+        train=only_text(training_text(PAIRS, cache, direction=direction), both_directions=both_directions),
         valid={"valid": EvaluationSet(HELD_OUT, direction)},
         tests={},
         max_eval_tokens=None,
@@ -68,7 +67,7 @@ def content(shard: StepShard) -> object:
 
 def epoch_of(module: TranslationData, epoch: int) -> dict[str, tuple[list[int], list[int]]]:
     """Return the ids of every pair in an epoch, by the text of their source."""
-    stream = module.step_shards(0, 1)
+    stream = module.stream.shards(0, 1)
     shards = [shard for shard in takewhile(lambda shard: shard.epoch <= epoch, stream) if shard.epoch == epoch]
     rows = [row for shard in shards for _, batch in shard.micro_batches for row in sentences(batch)]
     assert sum(shard.tgt_tokens for shard in shards) == sum(len(tgt) + 1 for _, _, tgt in rows), (
@@ -102,17 +101,17 @@ def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
 def test_the_stream_resumes_from_any_cursor(bpe_dropout: float, tmp_path: Path) -> None:
-    whole = [content(shard) for shard in islice(data(tmp_path, bpe_dropout=bpe_dropout).step_shards(0, 1), 30)]
+    whole = [content(shard) for shard in islice(data(tmp_path, bpe_dropout=bpe_dropout).stream.shards(0, 1), 30)]
     for first in (3, 10, 24):
         resumed = data(tmp_path, bpe_dropout=bpe_dropout)
         epoch, step, *_ = whole[first]  # type: ignore[misc]
         resumed.load_state_dict({"epoch": epoch, "step": step})
-        assert [content(shard) for shard in islice(resumed.step_shards(0, 1), 6)] == whole[first : first + 6]
+        assert [content(shard) for shard in islice(resumed.stream.shards(0, 1), 6)] == whole[first : first + 6]
 
 
 def test_shards_of_two_processes_make_up_the_steps_of_one(tmp_path: Path) -> None:
     def micro_batches(rank: int, size: int) -> list[list[object]]:
-        stream = islice(data(tmp_path, bpe_dropout=0.2).step_shards(rank, size), 20)
+        stream = islice(data(tmp_path, bpe_dropout=0.2).stream.shards(rank, size), 20)
         return [[(number, sentences(batch)) for number, batch in shard.micro_batches] for shard in stream]
 
     one, two = micro_batches(0, 1), [micro_batches(rank, 2) for rank in range(2)]
@@ -153,13 +152,13 @@ def test_the_process_that_samples_ends_with_the_training(tmp_path: Path) -> None
     process.join(120)  # it may still be starting
     assert process.pid is not None
     assert not is_running(process.pid)  # is_alive() was sometimes true after join()
-    assert next(module.step_shards(0, 1)).tgt_tokens, "training may go on"
+    assert next(module.stream.shards(0, 1)).tgt_tokens, "training may go on"
     module.teardown("fit")
 
 
 def test_a_killed_process_that_samples_is_an_error(tmp_path: Path) -> None:
     before = set(active_children())
-    steps = data(tmp_path, bpe_dropout=0.2).step_shards(0, 1)
+    steps = data(tmp_path, bpe_dropout=0.2).stream.shards(0, 1)
     next(steps)
     (process,) = set(active_children()) - before
     process.kill()
@@ -184,7 +183,7 @@ def build(corpus: Corpus, like: TranslationData, *, with_tests: bool = True) -> 
 
 
 def test_a_tokenizer_of_both_directions_serves_its_first_direction(tmp_path: Path) -> None:
-    assert len(build(corpus(tmp_path), data(tmp_path, both_directions=True)).train) == 60
+    assert len(build(corpus(tmp_path), data(tmp_path, both_directions=True)).stream.pairs) == 60
 
 
 @pytest.mark.parametrize(("wrong", "both_directions"), [({"tgt_lang": "fr"}, True), ({"both_directions": True}, False)])
@@ -198,7 +197,7 @@ def test_a_tokenizer_of_other_directions_is_refused(
 @pytest.mark.parametrize("split", ["valid", "test"])
 def test_an_evaluation_sentence_that_is_too_long_is_refused(split: str, tmp_path: Path) -> None:
     module = data(tmp_path)
-    held_out = ParallelText(["a dog", "the dog", "a"], ["ein Hund", "der Hund " * 40, "b"])
+    held_out = Sentences(["a dog", "the dog", "a"], ["ein Hund", "der Hund " * 40, "b"])
     longest = max(len(ids) for ids in module.tokenizer.encode_tgt(held_out.tgt))
     sets = {"valid" if split == "valid" else "news": EvaluationSet(held_out, Direction("en", "de"))}
     splits: dict[str, Any] = {"valid": sets} if split == "valid" else {"tests": sets}

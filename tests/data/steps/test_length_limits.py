@@ -17,7 +17,7 @@ from heed.data.pairs.pairs import IntArray, Pairs, id_lists
 from heed.data.steps.steps import Planner
 from heed.data.text.corpus import Corpus, EvaluationSet
 from heed.data.text.noise import Noise
-from heed.data.text.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.directions import Direction
 from heed.errors import HeedError
 from tests.data.texts import numbered_dogs, only_text, train_tokenizer, training_text
@@ -38,13 +38,11 @@ def build(
     bpe_dropout: float = 0.0,
     noise: Noise | None = None,
     both: bool = False,
-    held_out: ParallelText = PAIRS,
+    held_out: Sentences = PAIRS,
 ) -> TranslationData:
-    directions = (EN_DE, EN_DE.reversed())[: 1 + both]
-    prepared = training_text(PAIRS, cache, directions=directions)
     corpus = Corpus(
         name="dogs",
-        train=only_text(replace(prepared, text=replace(prepared.text, noise=noise))),
+        train=only_text(replace(training_text(PAIRS, cache), noise=noise), both_directions=both),
         valid={"valid": EvaluationSet(held_out, EN_DE)},
         tests={},
         max_eval_tokens=None,
@@ -59,7 +57,7 @@ def drawn(data: TranslationData, steps: int, *, processes: int = 1) -> dict[tupl
     found = {}
     try:
         for rank in range(processes):
-            for number, shard in enumerate(islice(data.step_shards(rank, processes), steps)):
+            for number, shard in enumerate(islice(data.stream.shards(rank, processes), steps)):
                 for _, batch in shard.micro_batches:
                     for row, src, tgt in zip(batch.index, batch.src, batch.tgt_out, strict=True):
                         found[number, int(row)] = (tuple(src[src > 0].tolist()), tuple(tgt[tgt > 0].tolist()))
@@ -127,7 +125,7 @@ def test_a_training_pair_that_is_too_long_is_refused_with_its_line(side: str, bo
     def start(most: int) -> TranslationData:
         limit = {"source": (most, *FREE[1:]), "target": (math.inf, most, math.inf), "pair": FREE}[side]
         device_tokens = most if side == "pair" else 10_000
-        short = ParallelText(["a"], ["b"])
+        short = Sentences(["a"], ["b"])
         return build(tmp_path, {"limit": limit}, device_tokens=device_tokens, both=both, held_out=short)
 
     message = rf"data\.train, sentence pair (\d+): .*more than (limit|batching.*): set it to {longest} or more"
@@ -140,6 +138,6 @@ def test_a_training_pair_that_is_too_long_is_refused_with_its_line(side: str, bo
 
 
 def test_an_evaluation_sentence_that_the_model_cannot_read_is_refused(tmp_path: Path) -> None:
-    long = ParallelText(["a dog", "the dog " * 30], ["ein Hund", "der Hund"])
+    long = Sentences(["a dog", "the dog " * 30], ["ein Hund", "der Hund"])
     with pytest.raises(HeedError, match=r"data\.valid, sentence pair 2: .*more than max_source=40: .* split it"):
         build(tmp_path, {"max_source=40": (40, *FREE[1:])}, held_out=long)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from heed.data.datamodule import StepShard, TranslationData
 from heed.data.steps.read_ahead import ReadAhead
+from heed.data.steps.stream import StepShard, TrainingStream
 from heed.errors import HeedError
 
 Threads = Callable[[], list[threading.Thread]]
@@ -28,7 +28,7 @@ def threads() -> Threads:
 
 def test_all_items_arrive_in_order(threads: Threads) -> None:
     for count in (0, 1, 2, 100):
-        reading = ReadAhead(range(count), depth=2)
+        reading = ReadAhead(range(count).__iter__, depth=2)
         assert list(reading) == list(reading) == list(range(count))
     assert not threads()
 
@@ -41,7 +41,7 @@ def test_items_are_prepared_while_others_are_used() -> None:
             made.append(number)
             yield number
 
-    reading = iter(ReadAhead(items(), depth=3))
+    reading = iter(ReadAhead(items, depth=3))
     assert next(reading) == 0
     deadline = time.monotonic() + 10
     while len(made) < 4 and time.monotonic() < deadline:
@@ -56,7 +56,7 @@ def test_an_error_comes_where_its_item_would_be(threads: Threads) -> None:
         yield 1
         raise HeedError("Line 2 is broken.")
 
-    reading = iter(ReadAhead(items(), depth=3))
+    reading = iter(ReadAhead(items, depth=3))
     assert next(reading) == 1
     with pytest.raises(HeedError, match=r"^Line 2 is broken\.$"):
         next(reading)
@@ -73,12 +73,12 @@ def test_the_thread_ends_with_the_reader(threads: Threads) -> None:
         finally:
             closed.set()
 
-    abandoned = iter(ReadAhead(endless(), depth=2))
+    abandoned = iter(ReadAhead(endless, depth=2))
     next(abandoned)
     assert threads()
     del abandoned
     assert closed.wait(10)
-    reading = ReadAhead(endless(), depth=2)
+    reading = ReadAhead(endless, depth=2)
     kept = iter(reading)
     next(kept)
     reading.close()
@@ -94,10 +94,10 @@ def test_waiting_is_measured() -> None:
             time.sleep(0.1)
             yield number
 
-    reading = ReadAhead(slow(), depth=2)
+    reading = ReadAhead(slow, depth=2)
     assert list(reading) == [0, 1, 2]
     assert 0.25 < reading.wait_seconds < 1
-    fast = ReadAhead(range(3), depth=2)
+    fast = ReadAhead(range(3).__iter__, depth=2)
     for _ in fast:
         time.sleep(0.1)
     assert fast.wait_seconds < 0.1
@@ -110,14 +110,14 @@ def test_slow_data_shows_in_the_speed_and_in_the_share_of_waiting(
     from heed.launch.compose import compose
     from heed.launch.run import train_one_run
 
-    steps = TranslationData.step_shards
+    shards = TrainingStream.shards
 
-    def slow(module: TranslationData, *place: int) -> Iterator[StepShard]:
-        for shard in steps(module, *place):
+    def slow(stream: TrainingStream, *place: int, **limit: float) -> Iterator[StepShard]:
+        for shard in shards(stream, *place, **limit):
             time.sleep(0.5)
             yield shard
 
-    monkeypatch.setattr(TranslationData, "step_shards", slow)
+    monkeypatch.setattr(TrainingStream, "shards", slow)
     options = [
         "data=synthetic", "data.train=120", "data.valid=8", "data.test=8", "data.long=8", "test=false", "logger=csv",
         "model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_steps=6",

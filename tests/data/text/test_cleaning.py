@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heed.characters import normalized
-from heed.data.text import text as module
+from heed.data.text import source as module
 from heed.data.text.cleaning import RULES, Cleaning, CleaningReport, Rules
-from heed.data.text.text import Block, ParallelText
+from heed.data.text.source import Block, Sentences
 from heed.errors import HeedError
 from tests.data.texts import NO_RULES, sentence_pairs, training_text
 
@@ -31,8 +31,8 @@ ON: dict[str, Any] = NO_RULES | {
 Pairs = list[tuple[str, str]]
 
 
-def parallel(pairs: Sequence[tuple[str, str]]) -> ParallelText:
-    return ParallelText([src for src, _ in pairs], [tgt for _, tgt in pairs])
+def parallel(pairs: Sequence[tuple[str, str]]) -> Sentences:
+    return Sentences([src for src, _ in pairs], [tgt for _, tgt in pairs])
 
 
 def clean(
@@ -85,7 +85,7 @@ def test_the_rule_that_dropped_each_pair(tmp_path: Path) -> None:
     }  # fmt: skip
     pairs = parallel([*rule_of])
     text = training_text(pairs, tmp_path, rules=ON, held_out=[parallel([("The cat.", "")])])
-    dropped = text.dropped(Block(pairs.src, pairs.tgt), 0)
+    dropped = text.clean.dropped(Block(pairs.src, pairs.tgt), 0)
     assert [dropped.get(row) for row in range(len(rule_of))] == [*rule_of.values()]
 
 

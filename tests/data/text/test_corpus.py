@@ -14,7 +14,7 @@ import pytest
 from hydra.errors import InstantiationException
 
 from heed.data.text.corpus import Corpus, EvaluationSet
-from heed.data.text.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.synthetic import Example, generate
@@ -275,14 +275,14 @@ def test_a_missing_network_is_an_error() -> None:
 
 
 def test_reverse_swaps_gold_alignments() -> None:
-    def swap(text: ParallelText) -> ParallelText:
+    def swap(text: Sentences) -> Sentences:
         return EvaluationSet(text, Direction("en", "de")).reversed().text
 
-    swapped = swap(ParallelText(["a b"], ["x y"], [json.dumps({"alignment": [[0, 1], [1, 0], [1, 1]]})]))
+    swapped = swap(Sentences(["a b"], ["x y"], [json.dumps({"alignment": [[0, 1], [1, 0], [1, 1]]})]))
     assert swapped.meta
     assert json.loads(swapped.meta[0])["alignment"] == [[0, 1], [1, 0], [1, 1]]
     assert sentence_pairs(swapped) == [("x y", "a b")]
-    swapped = swap(ParallelText(["a b"], ["x"], [json.dumps({"alignment": [[1, 0]], "tag": "é"})]))
+    swapped = swap(Sentences(["a b"], ["x"], [json.dumps({"alignment": [[1, 0]], "tag": "é"})]))
     assert swapped.meta
     assert json.loads(swapped.meta[0]) == {"alignment": [[0, 1]], "tag": "é"}
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from heed.data.datamodule import TranslationData
 from heed.data.pairs.tokenizer_training import TokenizerTrainer
 from heed.data.steps.steps import Planner
+from heed.data.text.corpus import TrainingSet
 from heed.data.text.noise import Noise, add_noise
-from heed.data.text.training_texts import TrainingTexts
 from tests.data.texts import TOKENIZER, compose_data, files_error, load_files, numbered_dogs, write_lines
 
 SENTENCES = [f"the dog number {n} sleeps." for n in range(2000)]
@@ -95,7 +95,7 @@ def test_training_sources_have_noise_and_targets_have_none(bpe_dropout: float, t
     tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, tmp_path)
     planner = Planner(batch_tokens=120, device_tokens=256, pool=30, seed=1)
     module = TranslationData(corpus, tokenizer, planner, bpe_dropout=bpe_dropout, with_tests=False)
-    for shard in islice(module.step_shards(0, 1), 8):
+    for shard in islice(module.stream.shards(0, 1), 8):
         for _, batch in shard.micro_batches:
             assert all(text.isupper() for text in tokenizer.decode_tgt(batch.src.tolist()))
             assert not any(text.isupper() for text in tokenizer.decode_tgt(batch.tgt_out.tolist()))
@@ -115,7 +115,7 @@ def test_each_direction_has_the_letters_of_its_own_source(tmp_path: Path) -> Non
     tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, tmp_path, tags=corpus.tags)
     planner = Planner(batch_tokens=200, device_tokens=256, pool=60, seed=1)
     module = TranslationData(corpus, tokenizer, planner, bpe_dropout=0.0, with_tests=False)
-    batches = [batch for shard in islice(module.step_shards(0, 1), 6) for _, batch in shard.micro_batches]
+    batches = [batch for shard in islice(module.stream.shards(0, 1), 6) for _, batch in shard.micro_batches]
     sources = [text for batch in batches for text in tokenizer.decode_tgt(batch.src.tolist())]
     assert {text.split(" ")[-2] for text in sources} == {"BIG", "İKİ"}
 
@@ -132,11 +132,11 @@ def test_a_text_of_a_mixture_has_its_own_noise(tmp_path: Path) -> None:
         "files", f"data.train={{{texts}}}", f"data.valid=[[{tmp_path}/val.en,{tmp_path}/val.de]]", "data.test=null",
         f"data.cache_dir={tmp_path}/cache",
     ).load()  # fmt: skip
-    assert isinstance(corpus.train, TrainingTexts)
+    assert isinstance(corpus.train, TrainingSet)
     tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, tmp_path)
     planner = Planner(batch_tokens=40, device_tokens=256, pool=30, seed=1)
     module = TranslationData(corpus, tokenizer, planner, bpe_dropout=0.0, with_tests=False)
-    batches = [batch for shard in islice(module.step_shards(0, 1), 6) for _, batch in shard.micro_batches]
+    batches = [batch for shard in islice(module.stream.shards(0, 1), 6) for _, batch in shard.micro_batches]
     texts_seen = {text.split(" ")[0] for batch in batches for text in tokenizer.decode_tgt(batch.src.tolist())}
     assert texts_seen == {"ONE", "two"}
 

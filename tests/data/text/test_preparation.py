@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,17 +19,17 @@ import pytest
 
 from heed import cache
 from heed.cache import build_once
-from heed.data.order.order import TrainingPairs, View
 from heed.data.pairs import encoding
 from heed.data.pairs.encoding import encode
-from heed.data.pairs.pairs import StoredPairs
+from heed.data.pairs.pairs import StoredPairs, TrainingPairs
 from heed.data.pairs.tokenizer import Tokenizer
-from heed.data.text import preparation as module
-from heed.data.text.clean_text import write_clean_text
+from heed.data.text import clean_pairs
+from heed.data.text import text as module
+from heed.data.text.clean_pairs import Preparation, write_clean_pairs
 from heed.data.text.cleaning import Cleaning, Rules
 from heed.data.text.formats.text_files import TextFiles
-from heed.data.text.preparation import Preparation, PreparedText
-from heed.data.text.text import ParallelText, Text
+from heed.data.text.source import Sentences
+from heed.data.text.text import Text
 from heed.directions import Direction
 from heed.errors import HeedError
 from tests import forkserver
@@ -46,12 +45,12 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 def stored(prepared: StoredPairs) -> list[tuple[list[int], list[int]]]:
-    pairs = TrainingPairs([View(prepared)]).read(np.arange(len(prepared)))
+    pairs = TrainingPairs([prepared]).read(np.arange(len(prepared)))
     return list(zip(pairs.src.to_pylist(), pairs.tgt.to_pylist(), strict=True))
 
 
 def test_the_ids_are_those_of_the_tokenizer(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    text = ParallelText([*PAIRS.src, "", "漢 😀"], [*PAIRS.tgt, "", "漢"])
+    text = Sentences([*PAIRS.src, "", "漢 😀"], [*PAIRS.tgt, "", "漢"])
     found = stored(encode(training_text(text, tmp_path), tokenizer))
     expected = list(zip(tokenizer.encode_src(text.src), tokenizer.encode_tgt(text.tgt), strict=True))
     assert sorted(found) == sorted(expected)
@@ -69,13 +68,13 @@ def test_the_sizes_of_blocks_and_shards_change_no_pair(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    text = ParallelText([*PAIRS.src, *PAIRS.src[:60]], [*PAIRS.tgt, *PAIRS.tgt[:60]])
+    text = Sentences([*PAIRS.src, *PAIRS.src[:60]], [*PAIRS.tgt, *PAIRS.tgt[:60]])
     rules = NO_RULES | {"drop_duplicates": not keep}
     whole = training_text(text, tmp_path / "whole", rules=rules, at_most=at_most)
-    monkeypatch.setattr("heed.data.text.text.BLOCK", 30)
+    monkeypatch.setattr("heed.data.text.source.BLOCK", 30)
     monkeypatch.setattr(encoding, "SHARD", shard)
     parts = training_text(text, tmp_path / "parts", rules=rules, at_most=at_most)
-    assert len(whole) == len(parts) == (at_most or (560 if keep else 500))
+    assert len(whole.clean) == len(parts.clean) == (at_most or (560 if keep else 500))
     assert whole.clean.digest == parts.clean.digest
     assert whole.clean.report == parts.clean.report
     assert stored(encode(whole, tokenizer)) == stored(encode(parts, tokenizer))
@@ -83,7 +82,7 @@ def test_the_sizes_of_blocks_and_shards_change_no_pair(
 
 
 def test_the_order_of_the_text_changes_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    backwards = ParallelText(PAIRS.src[::-1], PAIRS.tgt[::-1])
+    backwards = Sentences(PAIRS.src[::-1], PAIRS.tgt[::-1])
     texts = [training_text(text, tmp_path / name) for name, text in (("a", PAIRS), ("b", backwards))]
     assert texts[0].clean.digest == texts[1].clean.digest
     assert len({encode(text, tokenizer).digest for text in texts}) == 1
@@ -110,7 +109,7 @@ from heed.data.text.cleaning import Cleaning, Rules
 from heed.directions import Direction
 from heed.data.text.formats import text_files
 from heed.data.text.formats.text_files import TextFiles
-from heed.data.text import preparation as prepared_text
+from heed.data.text import clean_pairs
 from heed.data.text.text import Text
 from heed.data.pairs.encoding import encode
 from heed.data.pairs.tokenizer import Tokenizer
@@ -118,12 +117,10 @@ from tests.data.texts import NO_RULES
 
 if __name__ == "__main__":
     folder, cache, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    text_files.BLOCK, prepared_text.SMALL = 300, 0
-    text = prepared_text.PreparedText.prepare(
-        Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")),
+    text_files.BLOCK, clean_pairs.SMALL = 300, 0
+    text = Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")).cleaned(
         Rules(Cleaning(**(NO_RULES | {"drop_empty": True, "drop_duplicates": True})), None, [], False, None),
-        directions=(Direction("en", "de"),),
-        preparation=prepared_text.Preparation(num_proc=processes, wait_minutes=5),
+        preparation=clean_pairs.Preparation(num_proc=processes, wait_minutes=5),
         cache_dir=cache,
     )
     print(encode(text, Tokenizer.load(folder)).digest, text.clean.digest, flush=True)
@@ -185,8 +182,8 @@ def test_the_workers_of_a_killed_process_end(tokenizer: Tokenizer, tmp_path: Pat
 
 
 def test_a_killed_worker_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SMALL", 0)
-    monkeypatch.setattr(module, "write_clean_text", kill_worker)
+    monkeypatch.setattr(clean_pairs, "SMALL", 0)
+    monkeypatch.setattr(module, "write_clean_pairs", kill_worker)
     with pytest.raises(HeedError, match=r"was killed, probably for lack of memory: .*num_proc"):
         training_text(PAIRS, tmp_path)
 
@@ -240,7 +237,7 @@ def test_another_process_builds_where_the_first_one_does_not(tmp_path: Path, mon
     """On another node, whose disk the first process does not see."""
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setattr(cache, "HEAD_START", 0.2)
-    assert len(training_text(PAIRS, tmp_path)) == 500
+    assert len(training_text(PAIRS, tmp_path).clean) == 500
 
 
 # ---- damage and full disks
@@ -281,33 +278,24 @@ def test_a_full_disk_is_an_error_and_the_preparation_continues(size: int, tokeni
     with largest_file(size), pytest.raises(HeedError, match=r"File too large"):
         training_text(numbered_dogs(600), tmp_path)
     assert len(encode(text, tokenizer)) == 500
-    assert len(training_text(numbered_dogs(600), tmp_path)) == 600
+    assert len(training_text(numbered_dogs(600), tmp_path).clean) == 600
 
 
 def test_blocks_that_were_cleaned_before_the_disk_was_full_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heed.data.text.text.BLOCK", 100)
-    longest = ParallelText([*PAIRS.src, "long " * 9000], [*PAIRS.tgt, "lang " * 9000])  # the last block
+    monkeypatch.setattr("heed.data.text.source.BLOCK", 100)
+    longest = Sentences([*PAIRS.src, "long " * 9000], [*PAIRS.tgt, "lang " * 9000])  # the last block
     with largest_file(40_000), pytest.raises(HeedError, match=r"File too large"):
         training_text(longest, tmp_path)
     (partial,) = tmp_path.glob("text/*.partial")
     kept = {file: file.stat().st_mtime_ns for file in partial.glob("block-*.arrow")}
     assert len(kept) == 5
-    assert len(training_text(longest, tmp_path)) == 501
+    assert len(training_text(longest, tmp_path).clean) == 501
     (folder,) = (path for path in (tmp_path / "text").iterdir() if path.is_dir())
     assert {folder / file.name: time for file, time in kept.items()}.items() <= {
         file: file.stat().st_mtime_ns for file in folder.glob("block-*.arrow")
     }.items()
-
-
-def test_too_little_room_is_refused_before_it_is_needed(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = training_text(PAIRS, tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10_000))
-    with pytest.raises(HeedError, match=r" 0 MB of free space, but preparing 500 pairs needs about .* MB: make room"):
-        encode(text, tokenizer)
 
 
 def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
@@ -317,11 +305,9 @@ def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     assert not odd.exists()
 
 
-def text_of_files(folder: Path, cache: str = "cache", rules: dict[str, Any] = NO_RULES) -> PreparedText:
-    return PreparedText.prepare(
-        Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")),
+def text_of_files(folder: Path, cache: str = "cache", rules: dict[str, Any] = NO_RULES) -> Text:
+    return Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")).cleaned(
         Rules(Cleaning(**rules), None, [], False, None),
-        directions=(Direction("en", "de"),),
         preparation=Preparation(num_proc=1, wait_minutes=1),
         cache_dir=folder / cache,
     )
@@ -340,19 +326,19 @@ def test_a_file_that_changes_after_it_was_cleaned_is_another_text(tokenizer: Tok
     assert stored(encode(before, tokenizer)) == expected, "the clean text was kept"
     after = text_of_files(tmp_path)
     assert after.clean.digest != before.clean.digest
-    assert stored(after.encode(tokenizer)) != expected
+    assert stored(encode(after, tokenizer)) != expected
 
 
 def test_a_file_that_changes_while_it_is_scanned_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(tmp_path, 50)
 
     def scan_and_change(*args: Any, **options: Any) -> Any:
-        found = write_clean_text(*args, **options)
+        found = write_clean_pairs(*args, **options)
         change_a_word(tmp_path)
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "write_clean_text", scan_and_change)
+        patch.setattr(module, "write_clean_pairs", scan_and_change)
         with pytest.raises(HeedError, match=r"t\.de changed while it was read: start again"):
             text_of_files(tmp_path)
     assert not list((tmp_path / "cache").rglob("*.partial"))
@@ -376,16 +362,5 @@ def test_the_report_is_the_same_for_blocks_of_any_size(tmp_path: Path, monkeypat
     sizes = [(tmp_path / f"t.{language}").stat().st_size for language in ("en", "de")]
     assert json.loads(manifest.read_text())["inputs"] == {f"{tmp_path}/t.en and {tmp_path}/t.de": sum(sizes)}
     monkeypatch.setattr("heed.data.text.formats.text_files.BLOCK", 7)
-    monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(clean_pairs, "SMALL", 0)
     assert text_of_files(tmp_path, "parts", rules).clean.report == whole
-
-
-def test_the_room_is_estimated_from_pairs_that_are_selected(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("heed.data.text.text.BLOCK", 50)
-    text = ParallelText([""] * 100 + PAIRS.src, [""] * 100 + PAIRS.tgt)
-    selected = training_text(text, tmp_path, rules=NO_RULES | {"drop_empty": True})
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=15_000))
-    with pytest.raises(HeedError, match="but preparing 500 pairs needs about"):
-        selected.encode(tokenizer)

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from heed.cli import main as heed
-from heed.data.datamodule import StepShard
+from heed.data.steps.stream import StepShard
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.launch.configuration import dry_run

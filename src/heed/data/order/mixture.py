@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from heed.data.order.order import EpochOrder, Order, TrainingPairs
-from heed.data.pairs.pairs import IntArray
+from heed.data.order.order import EpochOrder, Order
+from heed.data.pairs.pairs import IntArray, TrainingPairs
 from heed.data.text.text import Text
 from heed.errors import HeedError
 
@@ -65,15 +65,13 @@ class MixtureOrder(Order):
     """The endless sequence of a mixture's sentences. Each text repeats as needed, every time in a new order.
 
     Args:
-        texts: at least one of them starts at step 0.
-        weights: share of each text in the sentences, relative to the other texts.
+        texts: the texts of ``pairs``, with their weights. At least one of them starts at step 0.
         step_tokens: target tokens of an optimizer step, to convert ``from_step`` to a position.
     """
 
-    def __init__(
-        self, pairs: TrainingPairs, texts: Sequence[Text], weights: Sequence[float], *, seed: int, step_tokens: float
-    ) -> None:
+    def __init__(self, pairs: TrainingPairs, texts: Sequence[Text], *, seed: int, step_tokens: float) -> None:
         self.pairs = pairs
+        self._step_tokens = step_tokens
         self._epoch_steps = pairs.tgt_tokens / step_tokens
         self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(
             lambda text, epoch: EpochOrder(pairs, seed=(seed, epoch, text), text=text)
@@ -82,7 +80,7 @@ class MixtureOrder(Order):
         self._starts = sorted({text.from_step for text in texts} - {0})
         for step in (0, *self._starts):
             first = self.position_of(math.ceil(step * step_tokens)) if step else 0
-            started = [weight * (text.from_step <= step) for text, weight in zip(texts, weights, strict=True)]
+            started = [(text.weight or 0.0) * (text.from_step <= step) for text in texts]
             counts = frame_counts(started, [text.name for text in texts])
             self._interleavings.append(Interleaving(counts, first=first, before=self.drawn(first) if step else 0))
 
@@ -93,6 +91,10 @@ class MixtureOrder(Order):
     def steps(self, epochs: float) -> int:
         """Return the number of steps that have as many target tokens as ``epochs`` passes over all texts."""
         return max(1, round(epochs * self._epoch_steps))
+
+    def end(self, epochs: float) -> float:
+        """Return the position after `steps`; infinity for infinitely many epochs."""
+        return math.inf if math.isinf(epochs) else self.position_of(math.ceil(self.steps(epochs) * self._step_tokens))
 
     def boundaries(self, first: int, last: int) -> Sequence[int]:
         # Ignore max_epochs: a resumed run may change it, and must cut the same pools.

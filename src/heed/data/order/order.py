@@ -3,107 +3,11 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from heed.data.pairs.pairs import IntArray, Pairs, StoredPairs, flatten, lengths, pair_lengths, unflatten
-
-
-class View(NamedTuple):
-    """One direction of the stored pairs of a text."""
-
-    store: StoredPairs
-    swapped: bool = False  # whether source and target are swapped
-    tags: tuple[int, ...] = ()  # ids that start every non-empty source
-    text: int = 0  # index of the text in a mixture
-    src_lang: str = ""  # language of the sources, "" if unknown
-
-    @property
-    def longest(self) -> IntArray:
-        """Tokens of the longest source, the longest target and the longest pair, with tags and EOS."""
-        return self._complete(np.array(self.store.longest))
-
-    def lengths(self) -> IntArray:
-        """Return the `pair_lengths` of all pairs, with tags and EOS."""
-        stored = [pair_lengths(lengths(batch["src"]), lengths(batch["tgt"])) for batch in self.store.batches]
-        return self._complete(np.concatenate(stored))
-
-    def _complete(self, stored: IntArray) -> IntArray:
-        tags = len(self.tags)
-        return stored[..., [1, 0, 2] if self.swapped else [0, 1, 2]] + (tags + 1, 1, tags + 2)
-
-
-class TrainingPairs:
-    """All training pairs: the concatenation of all views.
-
-    Row numbers continue from epoch to epoch: row ``len(pairs)`` is row 0 in the second epoch.
-    """
-
-    def __init__(self, views: Sequence[View]) -> None:
-        self.views = views
-        self._batches = [batch for view in views for batch in view.store.batches]
-        self._view_of_batch = np.repeat(np.arange(len(views)), [len(view.store.batches) for view in views])
-        self._first_row = np.cumsum([0, *map(len, self._batches)])  # pairs before each batch
-        starts = [
-            np.arange(first, stop, views[number].store.chunk)
-            for (first, stop), number in zip(pairwise(self._first_row), self._view_of_batch.tolist(), strict=True)
-        ]
-        self.chunk_starts = np.append(np.concatenate(starts), len(self))
-        """Row of the first pair of each chunk, followed by the number of pairs."""
-        tokens = [view.store.chunk_tokens[:, :: -1 if view.swapped else 1] for view in views]
-        self.chunk_tgt_tokens = np.concatenate([part[:, 1] for part in tokens]) + np.diff(self.chunk_starts)
-        """Target tokens of each chunk, including EOS."""
-        self.src_tokens = sum(
-            int(part[:, 0].sum()) + (1 + len(view.tags)) * len(view.store)
-            for part, view in zip(tokens, views, strict=True)
-        )
-        """Source tokens, including tags and EOS."""
-        self.tgt_tokens = int(self.chunk_tgt_tokens.sum())  # target tokens, including EOS
-
-    def __len__(self) -> int:
-        return int(self._first_row[-1])
-
-    def text_of(self, rows: IntArray) -> IntArray:
-        """Return the index of the text of each row."""
-        return np.array([view.text for view in self.views])[self.view_of(rows)]
-
-    def read(self, rows: IntArray) -> Pairs:
-        """Return the pairs of these rows, in their order, without tags."""
-        # Read batch by batch: Arrow would copy all batches to take lists from several.
-        numbers = self._batch_of(rows)
-        by_batch = np.argsort(numbers, kind="stable")
-        cuts = np.flatnonzero(np.diff(numbers[by_batch])) + 1
-        parts = [self._read_batch(int(numbers[at[0]]), rows[at]) for at in np.split(by_batch, cuts)]
-        return parts[0] if len(parts) == 1 else Pairs.concatenate(parts).take(np.argsort(by_batch))
-
-    def _read_batch(self, number: int, rows: IntArray) -> Pairs:
-        pairs = self._batches[number].take(pa.array(rows % len(self) - self._first_row[number]))
-        src, tgt = ("tgt", "src") if self.views[self._view_of_batch[number]].swapped else ("src", "tgt")
-        return Pairs(rows, pairs[src], pairs[tgt])
-
-    def tagged(self, pairs: Pairs) -> Pairs:
-        """Return the pairs with the tags of their view at the start of their sources."""
-        if not any(view.tags for view in self.views):
-            return pairs
-        # An empty source stays empty.
-        view = np.where(pairs.src_lengths > 0, self.view_of(pairs.rows), len(self.views))
-        tags = pa.array([*(view.tags for view in self.views), ()], pairs.src.type).take(pa.array(view))
-        values, offsets = flatten(pairs.src)
-        counts = lengths(tags)
-        tagged = np.insert(values, np.repeat(offsets[:-1], counts), tags.flatten().to_numpy())
-        return replace(pairs, src=unflatten(tagged, pairs.src_lengths + counts))
-
-    def view_of(self, rows: IntArray) -> IntArray:
-        """Return the index of the view of each row."""
-        return self._view_of_batch[self._batch_of(rows)]
-
-    def _batch_of(self, rows: IntArray) -> IntArray:
-        return np.searchsorted(self._first_row, rows % len(self), side="right") - 1
+from heed.data.pairs.pairs import IntArray, Pairs, TrainingPairs
 
 
 class Order(ABC):
@@ -129,7 +33,7 @@ class Order(ABC):
         """Return the rows of the pairs at positions ``first`` to ``stop`` - 1."""
 
     def read(self, first: int, stop: int) -> Pairs:
-        """Return the pairs at positions ``first`` to ``stop`` - 1, without tags."""
+        """Return the pairs at positions ``first`` to ``stop`` - 1."""
         return self.pairs.read(self.rows(first, stop))
 
 

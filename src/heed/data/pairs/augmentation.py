@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from heed.data.pairs.bpe_dropout import BPEDropout
-from heed.data.pairs.pairs import IntArray, Pairs, id_lists, pair_lengths
+from heed.data.pairs.pairs import IntArray, Limit, Pairs, id_lists, pair_lengths
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.text.noise import Noise, add_noise
 from heed.data.text.workers import ahead, start_pool
@@ -18,9 +18,8 @@ from heed.errors import HeedError
 
 GROWTH_PAIRS = 500  # pairs from which the growth of the number of tokens is estimated
 Pool = TypeVar("Pool")
-ViewNoise = tuple[Noise, str] | None
-"""The noise of a view and the language of its sources; None: no noise."""
-Limit = tuple[float, float, float]  # the most tokens of a source, of a target and of both
+TextNoise = tuple[Noise, str, Sequence[int]] | None
+"""The noise of a text, the language of its sources and their tags; None: no noise."""
 
 
 class Sampler:
@@ -29,11 +28,11 @@ class Sampler:
     Args:
         tokenizer: a BPE tokenizer, if ``rate`` is not 0.
         rate: probability of dropping a merge, in [0, 1).
-        noises: the noise of each view of the pairs.
-        limit: of sampled pairs, without tags and EOS. A pair whose sample exceeds it keeps its own ids.
+        noises: the noise of each text.
+        limit: of sampled pairs, with tags, without EOS. A pair whose sample exceeds it keeps its own ids.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[ViewNoise], limit: Limit) -> None:
+    def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[TextNoise], limit: Limit) -> None:
         self.tokenizer, self.rate, self.noises, self.limit = tokenizer, rate, noises, limit
         self._process: ProcessPoolExecutor | None = None
 
@@ -45,11 +44,11 @@ class Sampler:
     def draw(self, pools: Iterator[tuple[Pool, str, Pairs, IntArray]]) -> Iterator[tuple[Pool, Pairs]]:
         """Yield each pool with its sampled pairs. The next pool is sampled while this one is trained on.
 
-        ``pools`` have their seed, their pairs, and the index of each pair's view. A killed process raises a HeedError.
+        ``pools`` have their seed, their pairs, and the index of each pair's text. A killed process raises a HeedError.
         """
         self._process = self._process or start_pool(1)
         draw, submit = partial(_draw, self.tokenizer.models, self.rate, self.noises), self._process.submit
-        drawing = ((pool, pairs, submit(draw, seed, pairs, views)) for pool, seed, pairs, views in pools)
+        drawing = ((pool, pairs, submit(draw, seed, pairs, texts)) for pool, seed, pairs, texts in pools)
         try:
             for pool, pairs, drawn in ahead(drawing, 1):
                 yield pool, within(self.limit, drawn.result(), pairs)
@@ -86,19 +85,19 @@ def segment(dropout: Sequence[BPEDropout], pairs: Pairs, seed: str) -> Pairs:
     )
 
 
-def with_noise(noises: Sequence[ViewNoise], tokenizer: Tokenizer, pairs: Pairs, views: IntArray, seed: str) -> Pairs:
-    """Return the pairs after adding the noise of their views to their sources."""
+def with_noise(noises: Sequence[TextNoise], tokenizer: Tokenizer, pairs: Pairs, texts: IntArray, seed: str) -> Pairs:
+    """Return the pairs after adding the noise of their texts to their sources."""
     sources: list[list[int]] = pairs.src.to_pylist()
     for number, found in enumerate(noises):
-        rows = np.flatnonzero(views == number).tolist()
+        rows = np.flatnonzero(texts == number).tolist()
         if found is None or not rows:
             continue
-        noise, lang = found
-        before = tokenizer.decode_src([sources[row] for row in rows])
+        noise, lang, tags = found
+        before = tokenizer.decode_src([sources[row][len(tags) :] for row in rows])
         after = add_noise(noise, before, pairs.rows[rows].tolist(), seed=seed, lang=lang)
         changed = [place for place in range(len(rows)) if after[place] != before[place]]
         for place, ids in zip(changed, tokenizer.encode_src([after[p] for p in changed], tagged=False), strict=True):
-            sources[rows[place]] = ids
+            sources[rows[place]] = [*tags, *ids] if ids else []
     return replace(pairs, src=id_lists(sources))
 
 
@@ -122,9 +121,9 @@ def _load(models: tuple[bytes, ...], rate: float) -> tuple[Tokenizer, Sequence[B
 
 
 def _draw(
-    models: tuple[bytes, ...], rate: float, noises: Sequence[ViewNoise], seed: str, pairs: Pairs, views: IntArray
+    models: tuple[bytes, ...], rate: float, noises: Sequence[TextNoise], seed: str, pairs: Pairs, texts: IntArray
 ) -> Pairs:
     tokenizer, dropout = _load(models, rate)
     if any(noises):
-        pairs = with_noise(noises, tokenizer, pairs, views, seed)
+        pairs = with_noise(noises, tokenizer, pairs, texts, seed)
     return segment(dropout, pairs, seed)

@@ -57,22 +57,28 @@ class BPEDropout:
         """Rank of the merge of two pieces: lower ranks were learned earlier. A rank identifies the merged piece."""
         self._merged = {-score: id_ for id_, score in scores.items()}
         self._characters = {id_: tuple(ids[character] for character in piece) for piece, id_ in ids.items()}
+        self._is_tag = np.array([processor.is_control(id_) for id_ in range(size)])
         self._starts_word = np.array([processor.id_to_piece(id_).startswith(WORD_START) for id_ in range(size)])
         self._seed = ""
         self._segmentation = cache(self._segment)  # the segmentations computed so far for this seed
 
     def __call__(self, sentences: pa.ListArray, numbers: IntArray, *, seed: str) -> pa.ListArray:
-        """Return random segmentations of sentences: ids without dropout, each identified by its number."""
+        """Return random segmentations of sentences: ids without dropout, each identified by its number.
+
+        Tags at the start of a sentence are kept.
+        """
         if seed != self._seed:
             self._seed = seed
             self._segmentation.cache_clear()
         # No merge crosses a space, so words are segmented independently.
         flat, offsets = flatten(sentences)
-        starts_word = self._starts_word[flat]
+        is_tag = self._is_tag[flat]
+        starts_word = self._starts_word[flat] | is_tag | np.append(False, is_tag)[:-1]
         starts_word[offsets[:-1][np.diff(offsets) > 0]] = True
         starts = np.append(np.flatnonzero(starts_word), len(flat))
         first_words = np.searchsorted(starts[:-1], offsets)
-        choices = _choices(seed, numbers, np.diff(first_words)).tolist()
+        tags = np.diff(np.append(0, np.cumsum(is_tag))[offsets])
+        choices = _choices(seed, numbers, np.diff(first_words), tags).tolist()
         ids: list[int] = flat.tolist()
         words = [
             self._segmentation(tuple(ids[start:stop]), choice)
@@ -103,10 +109,13 @@ class BPEDropout:
         return pieces
 
 
-def _choices(seed: str, numbers: IntArray, words: IntArray) -> IntArray:
-    """Return a random number below ``SEGMENTATIONS`` for each of the ``words[n]`` words of sentence ``numbers[n]``."""
+def _choices(seed: str, numbers: IntArray, words: IntArray, tags: IntArray) -> IntArray:
+    """Return a random number below ``SEGMENTATIONS`` for each of the ``words[n]`` words of sentence ``numbers[n]``.
+
+    The first ``tags[n]`` words are tags, which do not change the numbers of the others.
+    """
     key = np.frombuffer(hashlib.blake2b(seed.encode(), digest_size=8).digest(), dtype="<u8")
     sentences = mixed(np.broadcast_to(key, len(numbers)), numbers + 1)
     ends = np.cumsum(words)
-    positions = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - words, words)
+    positions = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - words + tags, words)
     return (mixed(np.repeat(sentences, words), positions + 1) % np.uint64(SEGMENTATIONS)).astype(np.int64)

@@ -85,6 +85,19 @@ class Tokenizer:
             other.tag_ids = (self.language_tags[tag],)
         return other
 
+    def source_tags(self, tgt_lang: str, tag: str | None) -> tuple[int, ...]:
+        """Return the ids that start every source of a training text: of its target language, then of its own tag.
+
+        Raise a HeedError if there is no such tag: the tokenizer of a finished model (``init_from``) may have been
+        trained for other texts.
+        """
+        if tag is not None and tag not in self.text_tags:
+            raise HeedError(
+                f"This tokenizer has no tag {tag} for a text: choose a tag that its model was trained with "
+                f"({', '.join(self.text_tags) or 'it has none'}), or leave out the tag in data.train."
+            )
+        return self.towards(tgt_lang).tag_ids + (() if tag is None else (self.text_tags[tag],))
+
     def decode_tgt(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the target sentences of token ids. PAD, BOS and EOS are dropped; line breaks become spaces.
 

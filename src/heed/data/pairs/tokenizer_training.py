@@ -17,8 +17,8 @@ from annotated_types import Interval
 
 from heed.cache import build_once, cache_key
 from heed.data.pairs.tokenizer import Tokenizer
-from heed.data.text.text import WordCounts
-from heed.data.text.training_texts import TrainingTexts
+from heed.data.text.corpus import TrainingSet
+from heed.data.text.source import WordCounts
 from heed.errors import HeedError
 from heed.options import AtLeast1, UnitInterval, validated
 from heed.progress import announced
@@ -56,7 +56,7 @@ class TokenizerTrainer:
                 "tokenizer.bpe_dropout=0."
             )
 
-    def train(self, text: TrainingTexts, cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
+    def train(self, text: TrainingSet, cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
         """Return a tokenizer trained on this text, once per text and settings. ``tags``: see `Tokenizer`.
 
         Raises:
@@ -79,7 +79,7 @@ class TokenizerTrainer:
                 train = partial(self.train_models, pairs=len(text), tags=tags)
                 Tokenizer(text.call_with_words(train, self.max_sentences)).save(folder)
 
-        minutes = text.texts[0].preparation.wait_minutes
+        minutes = text.texts[0].clean.preparation.wait_minutes
         return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build, wait_minutes=minutes))
 
     def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> list[bytes]:

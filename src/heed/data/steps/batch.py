@@ -72,14 +72,14 @@ class Batch:
 
 
 def collate(
-    index: npt.NDArray[np.integer], pairs: Pairs, *, corpus: npt.NDArray[np.integer] | None = None, corpora: int = 0
+    index: npt.NDArray[np.integer], pairs: Pairs, *, text_of: npt.NDArray[np.integer] | None = None, texts: int = 0
 ) -> Batch:
     """Return the pairs with these indices as one batch.
 
     Args:
         index: indices of the pairs, in the order of the batch's rows.
-        corpus: index of the text of each pair in the batch; None without a mixture.
-        corpora: number of texts.
+        text_of: index of the text of each pair in the batch; None without a mixture.
+        texts: number of texts.
     """
     src_ids, src_lengths = _pad(index, pairs.src)
     tgt_out, tgt_lengths = _pad(index, pairs.tgt)
@@ -90,7 +90,7 @@ def collate(
     tgt_out[rows, tgt_lengths] = EOS
     src_mask = np.arange(src_ids.shape[1]) <= src_lengths[:, None]
     is_token = np.arange(tgt_out.shape[1]) <= tgt_lengths[:, None]
-    groups = [is_token] if corpus is None else [is_token & (corpus == number)[:, None] for number in range(corpora)]
+    groups = [is_token] if text_of is None else [is_token & (text_of == number)[:, None] for number in range(texts)]
     positions = [np.flatnonzero(group).astype(np.int32) for group in groups]
     return Batch(
         src=torch.from_numpy(src_ids),

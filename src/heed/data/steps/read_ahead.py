@@ -1,7 +1,7 @@
 """Prepare batches in a thread while the model trains."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import TypeVar
@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 class ReadAhead(IterableDataset[Item]):
-    """Yields the items of an iterable, none of them None. A thread prepares up to ``depth`` items in advance.
+    """Yields the items that ``read`` returns, none of them None. A thread prepares up to ``depth`` items in advance.
 
     An exception in the thread is raised in place of its item. The thread ends after the last item, when the iteration
     is abandoned, and at `close`.
@@ -23,15 +23,15 @@ class ReadAhead(IterableDataset[Item]):
     `heed.data.pairs.augmentation`.
     """
 
-    def __init__(self, items: Iterable[Item], *, depth: int) -> None:
-        self.items, self.depth = items, depth
+    def __init__(self, read: Callable[[], Iterator[Item]], *, depth: int) -> None:
+        self.read, self.depth = read, depth
         self.wait_seconds = 0.0  # seconds that the consumer has waited for items
         self._thread: ThreadPoolExecutor | None = None
 
     def __iter__(self) -> Iterator[Item]:
         self._thread = thread = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
         try:
-            items = iter(self.items)
+            items = self.read()
             for reading in ahead((thread.submit(next, items, None) for _ in count()), self.depth):
                 start = time.perf_counter()
                 item = reading.result()

@@ -62,6 +62,10 @@ class Planner:
         self.pool = pool
         self.seed = seed
 
+    def resolve_auto(self, device_tokens: int) -> None:
+        """Set the value that the "auto" of ``device_tokens`` stands for on this GPU."""
+        self.device_tokens = device_tokens
+
     def pools(self, order: Order, *, start: int = 0, growth: float = 1.0) -> Iterator[Pool]:
         """Yield the pools of an order, starting with the pool that contains step ``start``.
 

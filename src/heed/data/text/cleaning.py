@@ -9,7 +9,7 @@ import numpy.typing as npt
 from annotated_types import Interval
 
 from heed.data.text.digests import Digests, are_in, mixed, text_digests
-from heed.data.text.text import Block
+from heed.data.text.source import Block
 from heed.options import AtLeast1, validated
 
 RULES = "empty", "placeholder", "too long", "length ratio", "low score", "leaked", "duplicate", "over max_train"

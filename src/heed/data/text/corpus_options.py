@@ -6,13 +6,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from heed.data.text.clean_pairs import Preparation
 from heed.data.text.cleaning import Cleaning, Rules
-from heed.data.text.corpus import Corpus, EvaluationSet
+from heed.data.text.corpus import Corpus, EvaluationSet, TrainingSet
 from heed.data.text.digests import source_digests
 from heed.data.text.noise import Noise
-from heed.data.text.preparation import Preparation, PreparedText
 from heed.data.text.text import Text
-from heed.data.text.training_texts import TrainingTexts
 from heed.errors import HeedError
 from heed.languages import Language, is_same_language
 from heed.options import AtLeast1, from_plain
@@ -63,10 +62,10 @@ class CorpusOptions:
                 "data.src_lang and data.tgt_lang."
             )
         # Compare with whole sets, so that the training text does not depend on `max_eval`.
-        texts = TrainingTexts(self._select(train, [*valid, *tests.values()]), temperature)
+        texts = self._clean(train, [*valid, *tests.values()])
         corpus = Corpus(
             name,
-            texts,
+            TrainingSet(texts, temperature, self.both_directions),
             {"valid" if len(valid) == 1 else f"valid-{part.direction}": part.first(self.max_eval) for part in valid},
             {name: part.first(self.max_eval) for name, part in tests.items()},
             self.max_eval_tokens,
@@ -74,28 +73,26 @@ class CorpusOptions:
         _check_targets(corpus)
         return corpus
 
-    def _select(self, texts: Sequence[Text], held_out: Sequence[EvaluationSet]) -> list[PreparedText]:
-        """Select the training pairs of each text.
+    def _clean(self, texts: Sequence[Text], held_out: Sequence[EvaluationSet]) -> list[Text]:
+        """Clean the texts and select their training pairs.
 
         A pair in several texts is kept in the one with the largest ``weight``, or the first of them.
         """
-        selected: dict[str, PreparedText] = {}
+        cleaned: dict[str, Text] = {}
         for text in sorted(texts, key=lambda text: -(text.weight or 0)):
             directions = [text.direction, text.direction.reversed()][: 1 + self.both_directions]
             leaked = [
                 source_digests(sentence for part in held_out for sentence in part.sentences(direction.src_lang))
                 for direction in (directions if self.cleaning.drop_leaked else ())
             ]
-            found = PreparedText.prepare(
-                replace(text, noise=text.noise or self.default_noise),
+            found = replace(text, noise=text.noise or self.default_noise).cleaned(
                 Rules(self.cleaning, text.min_score, leaked, swapped=self.reverse, at_most=self.max_train),
-                directions=tuple(directions),
                 preparation=self.preparation,
                 cache_dir=Path(self.cache_dir),
                 # Equal pairs of different languages ("OK" in German and in French) are not duplicates.
-                heavier=[other for other in selected.values() if other.text.direction == text.direction],
+                heavier=[other for other in cleaned.values() if other.direction == text.direction],
             )
-            if not len(found):
+            if not len(found.clean):
                 where = f" in data.train.{text.name}" if text.name else ""
                 report = found.clean.report
                 is_leaked = report.dropped.get("leaked", 0) > 0.5 * report.total
@@ -103,8 +100,8 @@ class CorpusOptions:
                 raise HeedError(
                     f"Cleaning left nothing to train on{where} (the rules are data.cleaning.*).\n{report}{advice}"
                 )
-            selected[text.name] = found
-        return [selected[text.name] for text in texts]
+            cleaned[text.name] = found
+        return [cleaned[text.name] for text in texts]
 
 
 def parse_noise(given: Mapping[str, Any] | None) -> Noise | None:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.characters import normalized
-from heed.data.text.text import Block, ParallelText
+from heed.data.text.source import Block, Sentences
 
 Digests = npt.NDArray[np.uint64]
 """Digests of text. Among 10 million different pairs, the probability of any collision is 3 in a million."""
@@ -55,7 +55,7 @@ def set_digest(digests: Digests) -> str:
     return hashlib.blake2b(repr(sums).encode(), digest_size=16).hexdigest()
 
 
-def text_digest(*texts: ParallelText) -> str:
+def text_digest(*texts: Sentences) -> str:
     """Return a digest of the sentences of evaluation sets and of their order, the same on every machine."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:

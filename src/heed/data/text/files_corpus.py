@@ -14,7 +14,8 @@ from heed.data.text.corpus_options import CorpusOptions, parse_noise
 from heed.data.text.formats.entries import Entry, FileEntry, find_sources, parse_entries
 from heed.data.text.formats.fields import Fields
 from heed.data.text.formats.files import without_compression
-from heed.data.text.text import ParallelText, Text
+from heed.data.text.source import Sentences
+from heed.data.text.text import Text
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.languages import find_language
@@ -89,10 +90,10 @@ class FilesCorpus(CorpusOptions):
         }
         return self.build("files", train, sets, tests, temperature=self.temperature or 1.0)
 
-    def _read(self, entries: Sequence[Entry], direction: Direction | None) -> ParallelText:
+    def _read(self, entries: Sequence[Entry], direction: Direction | None) -> Sentences:
         """Read an evaluation set. Its score field, if any, is ignored."""
         fields = Fields(str(self.src_field), str(self.tgt_field), languages=direction or self.languages)
-        return ParallelText.read(source for entry in entries for source in find_sources(entry, fields))
+        return Sentences.read(source for entry in entries for source in find_sources(entry, fields))
 
     def _direction_of_test(self, name: str, own: Direction) -> Direction:
         """Return the direction of a test set: the one at the end of its name, or the only direction."""
@@ -127,7 +128,7 @@ class FilesCorpus(CorpusOptions):
                     f"{direction}{origin}: swap the two files."
                 )
 
-    def _guess_direction(self, valid: ParallelText) -> Direction:
+    def _guess_direction(self, valid: Sentences) -> Direction:
         """Return the languages of the first training text: given, or guessed from names or from the script."""
         first = next(iter(self.texts.values()))
         if first.languages:

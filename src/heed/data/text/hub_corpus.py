@@ -10,7 +10,8 @@ from heed.data.text.corpus import Corpus, EvaluationSet
 from heed.data.text.corpus_options import CorpusOptions
 from heed.data.text.formats.fields import one_line
 from heed.data.text.formats.text_files import TextFiles
-from heed.data.text.text import BLOCK, Advance, Block, ParallelText, Source, Text
+from heed.data.text.source import BLOCK, Advance, Block, Sentences, Source
+from heed.data.text.text import Text
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import expand_home
@@ -92,8 +93,8 @@ class HubCorpus(CorpusOptions):
         """
         direction = Direction(self.src_lang, self.tgt_lang)
         train = Text([self._sources("train")["train"]], direction)
-        valid = EvaluationSet(ParallelText.read([self._sources("valid")["valid"]]), direction)
-        tests = {n: EvaluationSet(ParallelText.read([text]), direction) for n, text in self._sources("test").items()}
+        valid = EvaluationSet(Sentences.read([self._sources("valid")["valid"]]), direction)
+        tests = {n: EvaluationSet(Sentences.read([text]), direction) for n, text in self._sources("test").items()}
         return self.build(self.name, [train], [valid], tests)
 
     def _sources(self, split: str) -> dict[str, Source]:

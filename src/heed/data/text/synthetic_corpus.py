@@ -7,7 +7,8 @@ from pathlib import Path
 from heed.cache import build_once, cache_key
 from heed.data.text.corpus import Corpus, EvaluationSet
 from heed.data.text.corpus_options import CorpusOptions
-from heed.data.text.text import ParallelText, Text
+from heed.data.text.source import Sentences
+from heed.data.text.text import Text
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, validated
@@ -46,7 +47,7 @@ class SyntheticCorpus(CorpusOptions):
         valid, test, long = (EvaluationSet(splits[name], direction) for name in ("valid", "test", "long"))
         return self.build("synthetic", [Text([splits["train"]], direction)], [valid], {"test": test, "long": long})
 
-    def _splits(self) -> dict[str, ParallelText]:
+    def _splits(self) -> dict[str, Sentences]:
         """Return the splits, generated once per seed, sizes and version of the grammar."""
         from heed import synthetic
 
@@ -64,4 +65,4 @@ class SyntheticCorpus(CorpusOptions):
         folder = Path(self.cache_dir) / "synthetic" / name
         folder = build_once(folder, build, wait_minutes=self.preparation.wait_minutes)
         splits = json.loads((folder / SPLITS).read_text(encoding="utf-8"))
-        return {name: ParallelText(*map(list, zip(*rows, strict=True))) for name, rows in splits.items()}
+        return {name: Sentences(*map(list, zip(*rows, strict=True))) for name, rows in splits.items()}

@@ -1,61 +1,22 @@
-"""Parallel text: its sources, and small sets in memory."""
+"""A training text: its pairs in one direction, and how they are used."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from heed.cache import build_once, cache_key
+from heed.data.text.clean_pairs import CleanPairs, Preparation, write_clean_pairs
+from heed.data.text.cleaning import Rules
 from heed.data.text.noise import Noise
+from heed.data.text.source import Block, Source
+from heed.data.text.workers import Workers
 from heed.directions import Direction
 from heed.errors import HeedError
-from heed.progress import progress_bar
-
-BLOCK = 20_000  # sentence pairs held as Python strings at a time: a few MB
-Advance = Callable[[int], None]
-"""Reports progress. It is called with the number of bytes read since the last call."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive sentence pairs."""
-
-    src: list[str]
-    tgt: list[str]
-    scores: list[float] | None = None  # quality of each pair, if the input has a score column
-
-    def __len__(self) -> int:
-        return len(self.src)
-
-    def map(self, function: Callable[[str], str]) -> "Block":
-        """Apply a function to every sentence."""
-        return replace(self, src=list(map(function, self.src)), tgt=list(map(function, self.tgt)))
-
-    def take(self, rows: Sequence[int]) -> "Block":
-        """Return these pairs, without their scores."""
-        return Block([self.src[row] for row in rows], [self.tgt[row] for row in rows])
-
-
-class Source(Protocol):
-    """One input of a text, such as a file or a pair of files."""
-
-    @property
-    def name(self) -> str:
-        """Name in messages."""
-
-    @property
-    def size(self) -> int:
-        """Number of bytes that ``blocks`` reads."""
-
-    def identity(self) -> tuple[Any, ...]:
-        """Return the cache key of the input: paths, sizes and times of the files, and how they are read."""
-
-    def blocks(self, advance: Advance) -> Iterator[Block]:
-        """Yield the pairs, about ``BLOCK`` at a time, or raise a HeedError that names the invalid file and line."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A training text: its sources, and how it is used."""
+    """A training text in one direction. Two directions are two texts with the same clean pairs."""
 
     sources: Sequence[Source]
     direction: Direction
@@ -65,65 +26,45 @@ class Text:
     tag: str | None = None  # first token of its source sentences, such as "<crawl>" (Caswell et al. 2019)
     noise: Noise | None = None  # in its source sentences
     min_score: float | None = None  # pairs with a lower score are dropped
-
-
-@dataclass(frozen=True)
-class ParallelText:
-    """Sentence pairs in memory. It is also a `Source`, for generated training text."""
-
-    src: list[str]
-    tgt: list[str]
-    meta: list[str] | None = None  # the annotation of each pair as JSON; None if the corpus is not annotated
-    name: ClassVar[str] = "the generated corpus"
-
-    @classmethod
-    def read(cls, sources: Iterable[Source]) -> "ParallelText":
-        """Read inputs into memory, or raise a HeedError if one of them is invalid or has no sentences."""
-        src: list[str] = []
-        tgt: list[str] = []
-        for source in sources:
-            before = len(src)
-            with progress_bar(f"Reading {source.name:.60}", total=source.size, unit="B") as bar:
-                for block in source.blocks(bar.update):
-                    src += block.src
-                    tgt += block.tgt
-            if len(src) == before:
-                raise HeedError(f"{source.name}: no sentences.")
-        return cls(src, tgt)
-
-    def __len__(self) -> int:
-        return len(self.src)
+    selected: CleanPairs | None = None  # None before cleaning
+    swapped: bool = False  # whether source and target of the clean pairs are swapped
 
     @property
-    def size(self) -> int:
-        return sum(map(len, (*self.src, *self.tgt)))
+    def clean(self) -> CleanPairs:
+        """The pairs that cleaning keeps, in the direction that was cleaned."""
+        assert self.selected is not None, "the text is not cleaned"
+        return self.selected
 
-    def identity(self) -> tuple[Any, ...]:
-        return "memory", self.src, self.tgt
+    def reversed(self) -> "Text":
+        """Return the text with source and target swapped. It has the same clean pairs."""
+        return replace(self, direction=self.direction.reversed(), swapped=not self.swapped)
 
-    def blocks(self, advance: Advance) -> Iterator[Block]:
-        for start in range(0, len(self), BLOCK):
-            block = Block(self.src[start : start + BLOCK], self.tgt[start : start + BLOCK])
-            advance(sum(map(len, (*block.src, *block.tgt))))
-            yield block
+    def read(self, number: int) -> Block:
+        """Return the clean pairs of a block."""
+        block, _ = self.clean.read(number)
+        return block.swapped() if self.swapped else block
 
+    def cleaned(
+        self, rules: Rules, *, preparation: Preparation, cache_dir: Path, heavier: Sequence["Text"] = ()
+    ) -> "Text":
+        """Return the text with its clean pairs, which are read and selected unless they are in the cache.
 
-@dataclass
-class WordCounts:
-    """Counts of the words on both sides of some pairs. Words are separated by spaces and tabs."""
+        A pair that occurs in a ``heavier`` text of the mixture is dropped: one with a larger weight, or an equal weight
+        and an earlier place. Raise a HeedError if the text is invalid, or changes while it is read.
+        """
+        identity = [source.identity() for source in self.sources]
+        leaked = [digests.tobytes() for digests in rules.held_out]
+        others = [other.clean for other in heavier if rules.cleaning.drop_duplicates]
+        key = cache_key(identity, replace(rules, held_out=()), leaked, [other.folder.name for other in others])
 
-    src: Counter[str] = field(default_factory=Counter)
-    tgt: Counter[str] = field(default_factory=Counter)
-    pairs: int = 0
+        def build(folder: Path) -> None:
+            try:
+                with Workers(preparation.workers_for(sum(source.size for source in self.sources))) as workers:
+                    write_clean_pairs(folder, self.sources, rules, workers, others)
+            finally:
+                for source, before in zip(self.sources, identity, strict=True):
+                    if source.identity() != before:
+                        raise HeedError(f"{source.name} changed while it was read: start again when it is complete.")
 
-    @classmethod
-    def of(cls, block: Block) -> "WordCounts":
-        """Count the words of some pairs."""
-        src, tgt = (Counter(" ".join(side).replace("\t", " ").split(" ")) for side in (block.src, block.tgt))
-        return cls(src, tgt, len(block))
-
-    def update(self, other: "WordCounts") -> None:
-        """Add the counts of other pairs."""
-        self.src.update(other.src)
-        self.tgt.update(other.tgt)
-        self.pairs += other.pairs
+        folder = build_once(cache_dir / "text" / key, build, wait_minutes=preparation.wait_minutes)
+        return replace(self, selected=CleanPairs(folder, rules, preparation))

@@ -16,7 +16,7 @@ from heed.cli.lines import read_file
 from heed.data.text.formats.detect import FORMATS, START
 from heed.data.text.formats.entries import READERS, find_sources
 from heed.data.text.formats.fields import Fields
-from heed.data.text.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from tests.data.texts import files_error, sentence_pairs, write_lines
 
@@ -112,7 +112,7 @@ def test_a_file_with_both_sides_is_read(name: str, compress: Callable[[bytes], b
     if name == "parquet" and compress is not bytes:
         pytest.skip("parquet has a compression of its own")
     (tmp_path / file).write_bytes(compress(content if isinstance(content, bytes) else content.encode()))
-    assert sentence_pairs(ParallelText.read(find_sources((f"{tmp_path}/{file}",), fields))) == PAIRS
+    assert sentence_pairs(Sentences.read(find_sources((f"{tmp_path}/{file}",), fields))) == PAIRS
 
 
 REFUSED_ALONE: dict[str, tuple[str, str | bytes, str]] = {
@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_read_alone(name: str, tmp_path: Path) -> None:
     file, content, message = REFUSED_ALONE[name]
     (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(HeedError, match=message) as caught:
-        ParallelText.read(find_sources((f"{tmp_path}/{file}",), Fields("src", "tgt", languages=("en", "de"))))
+        Sentences.read(find_sources((f"{tmp_path}/{file}",), Fields("src", "tgt", languages=("en", "de"))))
     assert "\n" not in str(caught.value)
 
 
@@ -245,7 +245,7 @@ def test_test_sets_and_talks_are_read_without_their_markup(kind: str, suffix: st
     names = [f"{tmp_path}/newstest-{side}.sgm{suffix}" for side in ("src.en", "ref.de")]
     for name, content in zip(names, files, strict=True):
         Path(name).write_bytes(gzip.compress(content.encode()) if suffix else content.encode())
-    assert sentence_pairs(ParallelText.read(find_sources((names[0], names[1]), Fields("src", "tgt")))) == expected
+    assert sentence_pairs(Sentences.read(find_sources((names[0], names[1]), Fields("src", "tgt")))) == expected
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_segments_that_do_not_correspond_are_refused(change: tuple[str, str], me
     (tmp_path / "a.sgm").write_text(segments("srcset", sides[0]))
     (tmp_path / "b.sgm").write_text(segments("refset", sides[1]).replace(*change))
     with pytest.raises(HeedError, match=message):
-        ParallelText.read(find_sources((f"{tmp_path}/a.sgm", f"{tmp_path}/b.sgm"), Fields("src", "tgt")))
+        Sentences.read(find_sources((f"{tmp_path}/a.sgm", f"{tmp_path}/b.sgm"), Fields("src", "tgt")))
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_other_ways_to_write_the_same_markup(change: tuple[str, str], tmp_path: 
         lambda lines: segments("srcset", lines), lambda lines: segments("refset", lines))  # fmt: skip
     for name, make, lines in zip(("a.en", "a.de"), makers, (src, tgt), strict=True):
         (tmp_path / name).write_text(make(lines).replace(before, after.format(lang=name[-2:])))
-    read = ParallelText.read(find_sources((f"{tmp_path}/a.en", f"{tmp_path}/a.de"), Fields("src", "tgt")))
+    read = Sentences.read(find_sources((f"{tmp_path}/a.en", f"{tmp_path}/a.de"), Fields("src", "tgt")))
     assert sorted(sentence_pairs(read)) == sorted(PAIRS)
 
 
@@ -296,7 +296,7 @@ def test_segments_that_do_not_end_are_no_sentences(tmp_path: Path) -> None:
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_text('<srcset>\n<doc docid="a">\n<seg id="1">No.\n</doc>\n')
     with pytest.raises(HeedError, match="no sentences"):
-        ParallelText.read(find_sources((f"{tmp_path}/a.en", f"{tmp_path}/a.de"), Fields("src", "tgt")))
+        Sentences.read(find_sources((f"{tmp_path}/a.en", f"{tmp_path}/a.de"), Fields("src", "tgt")))
 
 
 def test_training_validation_and_test_sets_are_looked_at(folder: Path) -> None:
@@ -314,7 +314,7 @@ def test_sentences_that_look_like_other_formats_are_sentences(tmp_path: Path) ->
         own = [first, *lines]
         write_lines(tmp_path, a_en=own, a_de=lines[:1] + own[1:])
         (source,) = find_sources((f"{tmp_path}/a.en", f"{tmp_path}/a.de"), Fields("src", "tgt"))
-        assert ParallelText.read([source]).src == own
+        assert Sentences.read([source]).src == own
 
 
 def test_long_first_lines(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_long_first_lines(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"src": long, "tgt": "y"}) + '\n{"src": "a", "tgt": "b"}\n')
     (tmp_path / "a.json").write_text(json.dumps({"data": [{"src": long, "tgt": "y"}, {"src": "a", "tgt": "b"}]}))
     for name in ("a.jsonl", "a.json"):
-        read = ParallelText.read(find_sources((f"{tmp_path}/{name}",), Fields("src", "tgt")))
+        read = Sentences.read(find_sources((f"{tmp_path}/{name}",), Fields("src", "tgt")))
         assert sentence_pairs(read) == [(long, "y"), ("a", "b")]
 
 

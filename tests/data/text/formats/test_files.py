@@ -19,7 +19,7 @@ import zstandard
 from heed.data.text.files_corpus import name_test_sets
 from heed.data.text.formats.entries import find_sources, parse_entries
 from heed.data.text.formats.fields import Fields
-from heed.data.text.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from tests.data.texts import ENGLISH, GERMAN, files_error, load_files, sentence_pairs, write_corpus
 
@@ -247,14 +247,14 @@ def test_a_file_name_that_is_not_utf8_is_read(folder: Path) -> None:
         Path(odd + suffix).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
     entries = parse_entries("test", [[odd + "en", odd + "de"], [odd + "de", odd + "en"]])
     fields = Fields("src", "tgt")
-    read = ParallelText.read(find_sources(entries[0], fields))
+    read = Sentences.read(find_sources(entries[0], fields))
     assert sentence_pairs(read) == list(zip(ENGLISH, GERMAN, strict=True))
     for name in name_test_sets(entries):
         assert name.encode().startswith(b"caf_"), "results are written as UTF-8"
     assert {*name_test_sets([(f"{'新' * 80}.en",), ('a:"b".en',)])} == {"新" * 33, "a__b_"}
     pq.write_table(pa.table({"src": ["a"], "tgt": ["b"]}), folder / "t.parquet")
     (folder / "t.parquet").rename(odd + "parquet")
-    assert sentence_pairs(ParallelText.read(find_sources((odd + "parquet",), fields))) == [("a", "b")]
+    assert sentence_pairs(Sentences.read(find_sources((odd + "parquet",), fields))) == [("a", "b")]
 
 
 def test_a_line_of_ten_megabytes_is_dropped(folder: Path) -> None:

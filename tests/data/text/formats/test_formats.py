@@ -19,12 +19,12 @@ from datasets import Dataset, Features, Image, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.text import text as text_module
+from heed.data.text import source as text_module
 from heed.data.text.formats import fields, parquet, text_files
 from heed.data.text.formats.entries import find_sources, parse_entries
 from heed.data.text.formats.fields import Fields
 from heed.data.text.hub_corpus import DatasetSource
-from heed.data.text.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from tests.data.texts import files_error, hub_corpus, load_files, sentence_pairs
 
@@ -96,7 +96,7 @@ def test_every_format_keeps_the_text_in_blocks_of_any_size(
         for module in (text_module, fields, parquet, text_files):
             patch.setattr(module, "BLOCK", block)
         (source,) = find_sources(write(Path(folder), pairs), FIELDS)
-        assert sentence_pairs(ParallelText.read([source])) == pairs
+        assert sentence_pairs(Sentences.read([source])) == pairs
         advanced: list[int] = []
         assert max(map(len, source.blocks(advanced.append))) == min(block, len(pairs))
         assert sum(advanced) == source.size > 0, "the progress ends at 100 %"
@@ -119,7 +119,7 @@ def test_every_format_may_be_compressed(
         compressed.write_bytes(COMPRESS[suffix](Path(name).read_bytes()))
         Path(name).unlink()
         entry.append(str(compressed))
-    assert sentence_pairs(ParallelText.read(find_sources(tuple(entry), FIELDS))) == pairs
+    assert sentence_pairs(Sentences.read(find_sources(tuple(entry), FIELDS))) == pairs
 
 
 def test_line_numbers_count_from_the_start_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_line_numbers_count_from_the_start_of_the_file(tmp_path: Path, monkeypat
         ((f"{tmp_path}/t.en", f"{tmp_path}/t.de"), "t.en, line 41: not UTF-8"),
     ):
         with pytest.raises(HeedError, match=where):
-            ParallelText.read(find_sources(entry, FIELDS))
+            Sentences.read(find_sources(entry, FIELDS))
 
 
 @pytest.mark.parametrize(("src", "tgt"), [(40, 41), (41, 40), (40, 3), (2, 100)])
@@ -146,7 +146,7 @@ def test_files_of_different_lengths_are_refused(
     (tmp_path / "t.en").write_bytes(b"\n" * src)
     (tmp_path / "t.de").write_bytes(b"b\n" * (tgt - 1) + b"last")
     with pytest.raises(HeedError, match=rf"t.en has {src} lines and .*t.de {tgt}"):
-        ParallelText.read(find_sources((f"{tmp_path}/t.en", f"{tmp_path}/t.de"), FIELDS))
+        Sentences.read(find_sources((f"{tmp_path}/t.en", f"{tmp_path}/t.de"), FIELDS))
 
 
 @pytest.mark.parametrize("ends", [0, 1, 2])
@@ -159,20 +159,20 @@ def test_line_ends_and_byte_order_marks(mark: bytes, newline: bytes, ends: int, 
         (name,) = write(tmp_path, pairs)
         rows = Path(name).read_bytes().splitlines()
         Path(name).write_bytes(mark + newline.join(rows) + ends * newline)
-        assert sentence_pairs(ParallelText.read(find_sources((name,), FIELDS))) == pairs
+        assert sentence_pairs(Sentences.read(find_sources((name,), FIELDS))) == pairs
 
 
 def test_a_suffix_in_capitals_is_known(tmp_path: Path) -> None:
     (name,) = as_tsv(tmp_path, [("a", "b")])
     (tmp_path / "T.TSV.GZ").write_bytes(gzip.compress(Path(name).read_bytes()))
     assert parse_entries("train", [f"{tmp_path}/T.TSV.GZ"]) == [(f"{tmp_path}/T.TSV.GZ",)]
-    assert sentence_pairs(ParallelText.read(find_sources((f"{tmp_path}/T.TSV.GZ",), FIELDS))) == [("a", "b")]
+    assert sentence_pairs(Sentences.read(find_sources((f"{tmp_path}/T.TSV.GZ",), FIELDS))) == [("a", "b")]
 
 
 def test_quoted_fields_with_line_breaks(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_bytes(b'en,de\r\n"two\r\nlines, ""quoted""","zwei\nZeilen"\r\n\r\na,b')
-    pairs = sentence_pairs(ParallelText.read(find_sources((str(file),), FIELDS)))
+    pairs = sentence_pairs(Sentences.read(find_sources((str(file),), FIELDS)))
     assert pairs == [('two lines, "quoted"', "zwei Zeilen"), ("a", "b")]
 
 
@@ -192,7 +192,7 @@ def read_tmx(folder: Path, body: str, languages: tuple[str, str] = ("en", "de"),
     encoding = "utf-16" if "utf-16" in declaration else "utf-8"
     (folder / "t.tmx").write_bytes(f"{declaration}<tmx><body>{body}</body></tmx>".encode(encoding))
     wanted = Fields("src", "tgt", score="score", languages=languages)
-    return sentence_pairs(ParallelText.read(find_sources((f"{folder}/t.tmx",), wanted)))
+    return sentence_pairs(Sentences.read(find_sources((f"{folder}/t.tmx",), wanted)))
 
 
 def unit(**texts: str) -> str:
@@ -242,7 +242,7 @@ def test_patterns_and_folders(tmp_path: Path) -> None:
     expected = [(f"en {n}", f"de {n}") for n in range(3)]
 
     def read(*entry: str) -> Pairs:
-        return sentence_pairs(ParallelText.read(find_sources(tuple(f"{tmp_path}/{name}" for name in entry), FIELDS)))
+        return sentence_pairs(Sentences.read(find_sources(tuple(f"{tmp_path}/{name}" for name in entry), FIELDS)))
 
     assert read("parts/*.en", "parts/*.de") == expected
     assert read("parts/[12].en", "parts/[12].de") == expected[1:]
@@ -337,13 +337,13 @@ def test_other_columns_are_not_decoded() -> None:
     features = Features({"en": Value("string"), "image": Image(), "de": Value("string")})
     rows = {"en": ["a"], "image": [{"bytes": b"no image", "path": None}], "de": ["b"]}
     dataset = Dataset.from_dict(rows, features=features)
-    assert sentence_pairs(ParallelText.read([DatasetSource(dataset, "repository", ("en", "de"))])) == [("a", "b")]
+    assert sentence_pairs(Sentences.read([DatasetSource(dataset, "repository", ("en", "de"))])) == [("a", "b")]
 
 
 def test_a_translation_that_is_no_text_is_refused() -> None:
     dataset = Dataset.from_dict({"translation": [{"en": 1, "de": "b"}]})
     with pytest.raises(HeedError, match=r"repository, column translation\.en must hold text, but holds int64 values"):
-        ParallelText.read([DatasetSource(dataset, "repository", ("en", "de"))])
+        Sentences.read([DatasetSource(dataset, "repository", ("en", "de"))])
 
 
 def test_a_column_translation_that_holds_text_is_refused(folder: Path) -> None:

@@ -13,7 +13,7 @@ from heed.data.text.formats.parquet import ParquetFile
 from heed.data.text.formats.records import BarsFile, CsvFile, JsonFile, JsonLines, TsvFile
 from heed.data.text.formats.text_files import MarkedFiles, TextFiles
 from heed.data.text.formats.tmx import TmxFile
-from heed.data.text.text import Source
+from heed.data.text.source import Source
 from heed.errors import HeedError
 from heed.files import expand_home
 from heed.progress import print_line

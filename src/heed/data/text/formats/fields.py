@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heed.data.text.formats.files import FileSource
-from heed.data.text.text import BLOCK, Block
+from heed.data.text.source import BLOCK, Block
 from heed.errors import HeedError
 
 Record = TypeVar("Record")

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heed.data.text.text import Advance
+from heed.data.text.source import Advance
 from heed.errors import HeedError, first_line, require
 
 COMPRESSIONS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

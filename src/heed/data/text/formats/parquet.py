@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heed.data.text.formats.fields import RecordFile
-from heed.data.text.text import BLOCK, Advance, Block
+from heed.data.text.source import BLOCK, Advance, Block
 from heed.errors import HeedError
 
 

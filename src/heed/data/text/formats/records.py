@@ -12,7 +12,7 @@ from operator import itemgetter
 from heed.data.text.formats.detect import ROWS, arrays_of_objects
 from heed.data.text.formats.fields import RecordFile
 from heed.data.text.formats.files import read_bytes, read_lines
-from heed.data.text.text import Advance, Block
+from heed.data.text.source import Advance, Block
 from heed.errors import HeedError, first_line
 from heed.languages import find_language, named_language
 from heed.progress import print_line

@@ -10,7 +10,7 @@ from pathlib import Path
 from heed.data.text.formats.detect import FORMATS, find_format
 from heed.data.text.formats.fields import one_line
 from heed.data.text.formats.files import FileSource, read_lines
-from heed.data.text.text import BLOCK, Advance, Block
+from heed.data.text.source import BLOCK, Advance, Block
 from heed.errors import HeedError
 
 SEGMENT = re.compile(r"<(doc)\b([^>]*)>|<seg\b([^>]*)>(.*?)</seg>", re.IGNORECASE | re.DOTALL)

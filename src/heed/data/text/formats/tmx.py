@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from heed.data.text.formats.fields import RecordFile
 from heed.data.text.formats.files import read_bytes
-from heed.data.text.text import Advance, Block
+from heed.data.text.source import Advance, Block
 from heed.errors import HeedError, first_line
 from heed.languages import find_language
 

@@ -1,4 +1,4 @@
-"""Metrics of each corpus of a mixture."""
+"""Metrics of each text of a mixture."""
 
 from typing import Any
 
@@ -6,21 +6,21 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from heed.data.datamodule import StepShard
+from heed.data.steps.stream import StepShard
 from heed.training.callbacks.metrics_logger import sum_over_processes
 
 
-class CountCorpora(Callback):
-    """Counts what is drawn from each corpus of a mixture, and logs the loss of each as ``train/nll/NAME``."""
+class CountTexts(Callback):
+    """Counts what is drawn from each text of a mixture, and logs the loss of each as ``train/nll/NAME``."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
         self.sentences = torch.zeros(len(names), dtype=torch.int64)
-        """Sentences drawn so far, from each corpus."""
+        """Sentences drawn so far, from each text."""
         self.tokens = torch.zeros(len(names), dtype=torch.int64)
         """Target tokens drawn so far, with EOS."""
         self.nll: dict[str, float] = {}
-        """Negative log-likelihood of a target token in the latest report, in nats, by corpus."""
+        """Negative log-likelihood of a target token in the latest report, in nats, by text."""
         self._sums = torch.zeros(2, len(names))
         """Since the latest report: negative log-likelihood, and target tokens of the steps that were not skipped."""
 
@@ -42,11 +42,11 @@ class CountCorpora(Callback):
         self._sums = own.to(pl_module.device)
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: StepShard, _: int) -> None:
-        drawn = torch.tensor(batch.corpora)
+        drawn = torch.tensor(batch.texts)
         self.sentences, self.tokens = self.sentences + drawn[:, 0], self.tokens + drawn[:, 1]
         is_skipped = outputs["tokens"] == 0
         tokens = drawn[:, 1].to(is_skipped.device, non_blocking=True) / trainer.world_size
-        self._sums = self._sums + torch.stack([outputs["nll_of_corpora"], tokens.where(~is_skipped, 0.0)])
+        self._sums = self._sums + torch.stack([outputs["nll_of_texts"], tokens.where(~is_skipped, 0.0)])
         if trainer.global_step % trainer.log_every_n_steps == 0:
             self._report(trainer)
 
@@ -59,7 +59,7 @@ class CountCorpora(Callback):
             logger.log_metrics(metrics, step=trainer.global_step)
 
     def results(self) -> dict[str, dict[str, float | int | None]]:
-        """Return sentences, target tokens and the latest loss of each corpus."""
+        """Return sentences, target tokens and the latest loss of each text."""
         return {
             name: {"sentences": sentences, "tgt_tokens": tokens, "nll": self.nll.get(name)}
             for name, sentences, tokens in zip(self.names, self.sentences.tolist(), self.tokens.tolist(), strict=True)

@@ -3,10 +3,10 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +14,20 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from heed.characters import normalized
+from heed.compat import usable_cores
 from heed.data.text.cleaning import DIGEST_LIMIT, EXAMPLES_PER_RULE, RULES, CleaningReport, DroppedPair, Rows, Rules
 from heed.data.text.digests import Digests, pair_digests, set_digest
-from heed.data.text.text import Advance, Block, Source
+from heed.data.text.source import Advance, Block, Source
 from heed.data.text.workers import Workers
 from heed.errors import HeedError
 from heed.files import replacing, write_file
+from heed.options import AtLeast1, Positive, validated
 from heed.progress import progress_bar
 
+Result = TypeVar("Result")
+
+SMALL = 2**25
+"""Largest text, in bytes, that is prepared without worker processes: starting them would take longer."""
 SCHEMA = pa.schema(
     [("row", pa.int64()), ("digest", pa.uint64()), ("exact", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())]
 )
@@ -31,23 +37,47 @@ SELECTION = "selection.npy"
 REPORT = TypeAdapter(CleaningReport)  # reads a report from JSON
 
 
-class CleanText:
-    """The selected pairs of a training text, in a folder that `write_clean_text` wrote."""
+@validated("data.preparation.")
+@dataclass(kw_only=True)
+class Preparation:
+    """How training text is prepared. conf/data/preparation/default.yaml explains the options."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    num_proc: AtLeast1 | Literal["auto"]
+    wait_minutes: Positive
+
+    def workers_for(self, size: int) -> int:
+        """Return the number of worker processes for a text of ``size`` bytes; 0 for a small text."""
+        processes = usable_cores() if self.num_proc == "auto" else self.num_proc
+        return 0 if size <= SMALL else processes
+
+
+class CleanPairs:
+    """The pairs of a text that cleaning keeps, in a folder that `write_clean_pairs` wrote."""
+
+    def __init__(self, folder: Path, rules: Rules, preparation: Preparation) -> None:
+        self.folder, self.rules, self.preparation = folder, rules, preparation
         content = json.loads((folder / "text.json").read_text(encoding="utf-8"))
         self.digest: str = content["digest"]
-        """Digest of the selected pairs, independent of their order and of the file format."""
-        self.bound: int = content["bound"]  # exclusive upper bound of the digests of the selected pairs
+        """Digest of the pairs, independent of their order and of the file format."""
+        self.bound: int = content["bound"]  # exclusive upper bound of the digests of the pairs
         self.report = REPORT.validate_python(content)  # the pairs dropped by each cleaning rule
         self.blocks = range(len(content["clean"]))  # the numbers of the text's blocks
-        self._first_row = np.cumsum([0, *content["clean"]])  # clean pairs before each block
+        self._first_row = np.cumsum([0, *content["clean"]])  # pairs before each block, including duplicates
         rows, self._keys = np.load(folder / SELECTION, mmap_mode="r")
         self._rows: Rows = rows.view(np.int64)
 
+    def __reduce__(self) -> tuple[type["CleanPairs"], tuple[Any, ...]]:
+        return CleanPairs, (self.folder, self.rules, self.preparation)  # another process maps the files itself
+
+    def __len__(self) -> int:
+        return self.report.kept
+
+    def workers(self) -> Workers:
+        """Return the processes that read all pairs."""
+        return Workers(self.preparation.workers_for(self.report.chars))
+
     def read(self, number: int, low: int = 0, high: int = DIGEST_LIMIT) -> tuple[Block, Digests]:
-        """Return the selected pairs of a block with keys from ``low`` to ``high`` - 1, in order, and their keys."""
+        """Return the pairs of a block with keys from ``low`` to ``high`` - 1, in order, and their keys."""
         first, stop = self._first_row[number : number + 2]
         chosen = slice(*np.searchsorted(self._rows, [first, stop]))
         rows, keys = self._rows[chosen], self._keys[chosen]
@@ -55,17 +85,49 @@ class CleanText:
         pairs = _read_block(self.folder, number).take(pa.array(rows[inside] - first))
         return Block(pairs["src"].to_pylist(), pairs["tgt"].to_pylist()), keys[inside]
 
+    def map_blocks(self, function: Callable[[Block], Result], at_most: int, workers: Workers) -> Iterator[Result]:
+        """Yield the results of a function of each block, of a sample of about ``at_most`` pairs."""
+        bound = self.bound * min(at_most, len(self)) // len(self)
+        tasks = [partial(_apply, function, self, number, bound) for number in self.blocks]
+        with progress_bar("Counting words", total=len(tasks), unit="blocks") as bar:
+            for result in workers.map(tasks):
+                yield result
+                bar.update()
+
     def lines(self) -> Rows:
-        """Return the place in the text of each selected pair, in the order of the stored pairs: that of their keys."""
+        """Return the line number of each pair, counted from 0, in the order of the stored token ids."""
         return _read_column(self.folder, self.blocks, "row")[self._rows][np.argsort(self._keys)]
+
+    @cached_property
+    def _sorted_lines(self) -> Rows:
+        return np.sort(self.lines())
 
     def digests(self) -> Digests:
         """Return the sorted digests of all clean pairs, including duplicates."""
         return np.sort(_read_column(self.folder, self.blocks, "digest"))
 
+    def dropped(self, block: Block, first: int) -> dict[int, str]:
+        """Return the rule that drops each dropped pair of a block after ``first`` pairs, by the pair's place in it.
 
-def write_clean_text(
-    folder: Path, sources: Sequence[Source], rules: Rules, workers: Workers, heavier: Sequence[CleanText]
+        The sides of the block are swapped if the rules swap them.
+        """
+        compared = block.map(normalized)
+        violated = self.rules.violations(compared)
+        start, stop = np.searchsorted(self._sorted_lines, [first, first + len(block)])
+        kept = np.isin(np.arange(first, first + len(block)), self._sorted_lines[start:stop])
+        is_copy = self.rules.cleaning.drop_duplicates & (pair_digests(compared) < self.bound)
+        violated[(violated == len(RULES)) & ~kept] = RULES.index("over max_train")
+        violated[(violated == RULES.index("over max_train")) & is_copy] = RULES.index("duplicate")
+        return {row: RULES[rule] for row, rule in enumerate(violated.tolist()) if rule < len(RULES)}
+
+
+def _apply(function: Callable[[Block], Result], pairs: CleanPairs, number: int, bound: int) -> Result:
+    """Apply a function to the pairs of a block with keys below ``bound``."""
+    return function(pairs.read(number, high=bound)[0])
+
+
+def write_clean_pairs(
+    folder: Path, sources: Sequence[Source], rules: Rules, workers: Workers, heavier: Sequence[CleanPairs]
 ) -> None:
     """Clean a text and select its training pairs, or raise a HeedError if it is invalid or has no sentences.
 
@@ -111,7 +173,7 @@ def _clean_block(path: Path, block: Block, first: int, rules: Rules) -> Cleaning
     if done.exists():
         return REPORT.validate_json(done.read_bytes())
     if rules.swapped:
-        block = replace(block, src=block.tgt, tgt=block.src)
+        block = block.swapped()
     compared = block.map(normalized)
     violated = rules.violations(compared)
     *dropped, clean = (np.flatnonzero(violated == rule).tolist() for rule in range(len(RULES) + 1))

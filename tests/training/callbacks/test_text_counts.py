@@ -1,4 +1,4 @@
-"""Counts and losses of the corpora of a mixture, in one process and in several, with and without interruption."""
+"""Counts and losses of the texts of a mixture, in one process and in several, with and without interruption."""
 
 from copy import deepcopy
 from types import SimpleNamespace
@@ -8,16 +8,16 @@ import lightning as L
 import pytest
 import torch
 
-from heed.data.datamodule import StepShard
-from heed.training.callbacks import corpora
-from heed.training.callbacks.corpora import CountCorpora
+from heed.data.steps.stream import StepShard
+from heed.training.callbacks import text_counts
+from heed.training.callbacks.text_counts import CountTexts
 
 STEPS = [((n % 4, 5 * (n % 4) + 1), (3, 11 + n)) for n in range(1, 14)]
 """Sentences and target tokens of each corpus, in every step."""
 
 
 def take_steps(
-    callback: CountCorpora,
+    callback: CountTexts,
     first: int,
     last: int,
     *,
@@ -34,28 +34,28 @@ def take_steps(
         trainer = Mock(
             spec=L.Trainer, global_step=number, loggers=[logger], log_every_n_steps=log_every, world_size=processes
         )
-        shard = StepShard(0, number, 0, 0, 0, (), last=False, corpora=STEPS[number - 1])
+        shard = StepShard(0, number, 0, 0, 0, (), last=False, texts=STEPS[number - 1])
         ran = float(number not in skipped)
-        outputs = {"nll_of_corpora": ran * nll, "tokens": torch.tensor(ran * sum(t for _, t in STEPS[number - 1]))}
+        outputs = {"nll_of_texts": ran * nll, "tokens": torch.tensor(ran * sum(t for _, t in STEPS[number - 1]))}
         callback.on_train_batch_end(trainer, L.LightningModule(), outputs, shard, number)
     return logged
 
 
-def resume(callback: CountCorpora, *, rank: int = 0) -> CountCorpora:
+def resume(callback: CountTexts, *, rank: int = 0) -> CountTexts:
     """Return a new callback with the state of another one."""
-    resumed = CountCorpora(callback.names)
+    resumed = CountTexts(callback.names)
     resumed.load_state_dict(deepcopy(callback.state_dict()))
     start(resumed, rank=rank)
     return resumed
 
 
-def start(callback: CountCorpora, *, rank: int = 0) -> None:
+def start(callback: CountTexts, *, rank: int = 0) -> None:
     callback.on_train_start(Mock(spec=L.Trainer, is_global_zero=rank == 0), L.LightningModule())
 
 
 @pytest.mark.parametrize("stop", [1, 5, 7, 12])
 def test_a_resumed_run_reports_the_losses_of_an_uninterrupted_one(stop: int) -> None:
-    whole, first = CountCorpora(["a", "b"]), CountCorpora(["a", "b"])
+    whole, first = CountTexts(["a", "b"]), CountTexts(["a", "b"])
     start(whole)
     start(first)
     logged = take_steps(whole, 1, 13)
@@ -67,7 +67,7 @@ def test_a_resumed_run_reports_the_losses_of_an_uninterrupted_one(stop: int) -> 
 
 
 def test_a_skipped_step_counts_as_drawn_and_not_in_the_loss() -> None:
-    counted, skipping = CountCorpora(["a", "b"]), CountCorpora(["a", "b"])
+    counted, skipping = CountTexts(["a", "b"]), CountTexts(["a", "b"])
     take_steps(counted, 1, 4)
     take_steps(skipping, 1, 5, skipped=frozenset({5}))
     counted._report(Mock(spec=L.Trainer, global_step=4, loggers=[]))
@@ -76,11 +76,11 @@ def test_a_skipped_step_counts_as_drawn_and_not_in_the_loss() -> None:
 
 
 def test_losses_are_summed_over_processes_before_and_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = CountCorpora(["a", "b"])
+    whole = CountTexts(["a", "b"])
     take_steps(whole, 1, 5)
     # Only the first process reports here, after the other one has counted the step.
-    ranks = [CountCorpora(["a", "b"]) for _ in range(2)]
-    monkeypatch.setattr(corpora, "sum_over_processes", lambda _: torch.stack([rank._sums for rank in ranks]).sum(0))
+    ranks = [CountTexts(["a", "b"]) for _ in range(2)]
+    monkeypatch.setattr(text_counts, "sum_over_processes", lambda _: torch.stack([rank._sums for rank in ranks]).sum(0))
     for rank, part, log_every in ((1, 0.75, 100), (0, 0.25, 5)):
         take_steps(ranks[rank], 1, 3, part=part, log_every=log_every, processes=2)
     ranks[:] = [resume(callback, rank=rank) for rank, callback in enumerate(ranks)]
@@ -90,16 +90,16 @@ def test_losses_are_summed_over_processes_before_and_after_a_resume(monkeypatch:
 
 
 def test_texts_of_another_mixture_are_known_by_their_names() -> None:
-    before = CountCorpora(["news", "crawl"])
+    before = CountTexts(["news", "crawl"])
     start(before)
     take_steps(before, 1, 12)
-    after = CountCorpora(["new", "crawl", "news"])
+    after = CountTexts(["new", "crawl", "news"])
     after.load_state_dict(deepcopy(before.state_dict()))
     start(after)
     nothing = {"sentences": 0, "tgt_tokens": 0, "nll": None}
     assert after.results() == {"new": nothing, **{name: before.results()[name] for name in ("crawl", "news")}}
     assert after._sums[:, 1:].flip(1).tolist() == before._sums.tolist()
     assert after._sums[:, 0].tolist() == [0, 0]
-    fewer = CountCorpora(["crawl"])
+    fewer = CountTexts(["crawl"])
     fewer.load_state_dict(after.state_dict())
     assert fewer.results() == {"crawl": before.results()["crawl"]}
