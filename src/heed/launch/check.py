@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
-from heed.data.text.formats.text_files import TextFiles
+from heed.data.text.formats.text_files import read_text
 from heed.data.text.source import Source
 from heed.data.text.text import Text
 from heed.errors import HeedError
@@ -50,7 +50,7 @@ def check(
         of_direction = (each.text for each in corpus.valid.values() if each.direction == text.direction)
         valid, first = next((Sides(each.src, each.tgt) for each in of_direction), Sides([], [])), 0
         for source in text.sources:
-            unit = unit if isinstance(source, TextFiles) else "pair"
+            unit = unit if getattr(source, "read", None) is read_text else "pair"
             blocks = _blocks(source, text, first, with_dropped=lines is not None)
             first += yield from _examine(source.name, blocks, valid, table, unit=unit)
     sets = {**corpus.valid, **corpus.tests} if with_sets else {}

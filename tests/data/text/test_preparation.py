@@ -27,7 +27,8 @@ from heed.data.text import clean_pairs
 from heed.data.text import text as module
 from heed.data.text.clean_pairs import Preparation, write_clean_pairs
 from heed.data.text.cleaning import Cleaning, Rules
-from heed.data.text.formats.text_files import TextFiles
+from heed.data.text.formats.fields import FileSource
+from heed.data.text.formats.text_files import read_text
 from heed.data.text.source import Sentences
 from heed.data.text.text import Text
 from heed.directions import Direction
@@ -108,7 +109,8 @@ from pathlib import Path
 from heed.data.text.cleaning import Cleaning, Rules
 from heed.directions import Direction
 from heed.data.text.formats import text_files
-from heed.data.text.formats.text_files import TextFiles
+from heed.data.text.formats.fields import FileSource
+from heed.data.text.formats.text_files import read_text
 from heed.data.text import clean_pairs
 from heed.data.text.text import Text
 from heed.data.pairs.encoding import encode
@@ -118,7 +120,7 @@ from tests.data.texts import NO_RULES
 if __name__ == "__main__":
     folder, cache, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     text_files.BLOCK, clean_pairs.SMALL = 300, 0
-    text = Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")).cleaned(
+    text = Text([FileSource((folder / "t.en", folder / "t.de"), read_text)], Direction("en", "de")).cleaned(
         Rules(Cleaning(**(NO_RULES | {"drop_empty": True, "drop_duplicates": True})), None, [], False, None),
         preparation=clean_pairs.Preparation(num_proc=processes, wait_minutes=5),
         cache_dir=cache,
@@ -306,7 +308,7 @@ def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 
 def text_of_files(folder: Path, cache: str = "cache", rules: dict[str, Any] = NO_RULES) -> Text:
-    return Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")).cleaned(
+    return Text([FileSource((folder / "t.en", folder / "t.de"), read_text)], Direction("en", "de")).cleaned(
         Rules(Cleaning(**rules), None, [], False, None),
         preparation=Preparation(num_proc=1, wait_minutes=1),
         cache_dir=folder / cache,

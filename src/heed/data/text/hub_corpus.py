@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from heed.compat import dataset_fingerprint
 from heed.data.text.corpus import Corpus, EvaluationSet
 from heed.data.text.corpus_options import CorpusOptions
-from heed.data.text.formats.fields import one_line
-from heed.data.text.formats.text_files import TextFiles
+from heed.data.text.formats.fields import FileSource, one_line
+from heed.data.text.formats.text_files import read_text
 from heed.data.text.source import BLOCK, Advance, Block, Sentences, Source
 from heed.data.text.text import Text
 from heed.directions import Direction
@@ -108,7 +108,8 @@ class HubCorpus(CorpusOptions):
         if self.root is not None:
             root = expand_home(self.root)
             files = {name: (root / f"{stem}.{src}", root / f"{stem}.{tgt}") for name, stem in stems.items()}
-            return {n: TextFiles(pair) for n, pair in files.items() if n == first or all(map(Path.exists, pair))}
+            found = {n: pair for n, pair in files.items() if n == first or all(map(Path.exists, pair))}
+            return {n: FileSource(pair, read_text) for n, pair in found.items()}
         use_folder = f"set data.root=DIR to a folder with {stems[first]}.{src}, {stems[first]}.{tgt} and so on."
         if self.repository is None:
             raise HeedError(f"No hub repository of {self.name} separates its test set from training text: {use_folder}")

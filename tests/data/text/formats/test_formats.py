@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.text import source as text_module
-from heed.data.text.formats import fields, parquet, text_files
+from heed.data.text.formats import fields, records, text_files
 from heed.data.text.formats.entries import find_sources, parse_entries
 from heed.data.text.formats.fields import Fields
 from heed.data.text.hub_corpus import DatasetSource
@@ -93,7 +93,7 @@ def test_every_format_keeps_the_text_in_blocks_of_any_size(
     block: int, write: Callable[[Path, Pairs], tuple[str, ...]], pairs: Pairs
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (text_module, fields, parquet, text_files):
+        for module in (text_module, fields, records, text_files):
             patch.setattr(module, "BLOCK", block)
         (source,) = find_sources(write(Path(folder), pairs), FIELDS)
         assert sentence_pairs(Sentences.read([source])) == pairs

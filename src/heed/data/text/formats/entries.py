@@ -2,18 +2,17 @@
 
 import os.path
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from glob import glob
 from pathlib import Path
 
 from heed.data.text.formats.detect import find_format, refuse_format
-from heed.data.text.formats.fields import Fields
+from heed.data.text.formats.fields import Fields, FileSource
 from heed.data.text.formats.files import COMPRESSED, without_compression
-from heed.data.text.formats.parquet import ParquetFile
-from heed.data.text.formats.records import BarsFile, CsvFile, JsonFile, JsonLines, TsvFile
-from heed.data.text.formats.text_files import MarkedFiles, TextFiles
-from heed.data.text.formats.tmx import TmxFile
-from heed.data.text.source import Source
+from heed.data.text.formats.records import read_bars, read_csv, read_json, read_json_lines, read_parquet, read_tsv
+from heed.data.text.formats.text_files import read_marked, read_text
+from heed.data.text.formats.tmx import read_tmx
+from heed.data.text.source import Advance, Block
 from heed.errors import HeedError
 from heed.files import expand_home
 from heed.progress import print_line
@@ -22,14 +21,14 @@ FileEntry = str | Sequence[str]
 """A pair of text files [source, target], or one file or folder with both sides; names may be patterns ("*.tsv.gz")."""
 Entry = tuple[str, ...]
 """(source, target), or (file or folder with both sides,)."""
-READERS: dict[str, Callable[[tuple[Path], Fields], Source]] = {
-    "jsonl": JsonLines,
-    "json": JsonFile,
-    "parquet": ParquetFile,
-    "tsv": TsvFile,
-    "bars": BarsFile,
-    "csv": CsvFile,
-    "tmx": TmxFile,
+READERS: dict[str, Callable[[FileSource, Advance], Iterator[Block]]] = {
+    "jsonl": read_json_lines,
+    "json": read_json,
+    "parquet": read_parquet,
+    "tsv": read_tsv,
+    "bars": read_bars,
+    "csv": read_csv,
+    "tmx": read_tmx,
 }
 """Readers of files with both sides, by format: see `find_format`."""
 SUFFIXES = (".jsonl", ".parquet", ".tsv", ".csv", ".tmx")
@@ -63,7 +62,7 @@ def _format(name: str) -> str | None:
     return suffix[1:] if suffix in SUFFIXES else None
 
 
-def find_sources(entry: Entry, fields: Fields) -> list[Source]:
+def find_sources(entry: Entry, fields: Fields) -> list[FileSource]:
     """Return the sources of an entry, sorted by name: several for a pattern or a folder.
 
     Raise a HeedError if nothing matches, the matches of two patterns do not correspond, or a folder cannot be read.
@@ -76,7 +75,7 @@ def find_sources(entry: Entry, fields: Fields) -> list[Source]:
         raise HeedError(f"{error.filename} cannot be read: {error.strerror}.") from error
 
 
-def _pair_files(src: str, tgt: str) -> list[Source]:
+def _pair_files(src: str, tgt: str) -> list[FileSource]:
     """Return pairs of text files. The matches of two patterns are paired in the order of their names."""
     src_files, tgt_files = _expand(src), _expand(tgt)
     if len(src_files) != len(tgt_files):
@@ -94,11 +93,11 @@ def _pair_files(src: str, tgt: str) -> list[Source]:
     return list(map(_open_pair, src_files, tgt_files))
 
 
-def _open_pair(*files: Path) -> Source:
+def _open_pair(*files: Path) -> FileSource:
     formats = [find_format(file, in_pair=True) for file in files]
     for file, name in zip(files, formats, strict=True):
         refuse_format(file, name, "pair")
-    return MarkedFiles(files) if any(formats) else TextFiles(files)
+    return FileSource(files, read_marked if any(formats) else read_text)
 
 
 def _wildcard_text(pattern: str, path: Path) -> tuple[str, ...]:
@@ -121,7 +120,7 @@ def _expand(name: str) -> list[Path]:
     return matches
 
 
-def _open(path: Path, fields: Fields) -> list[Source]:
+def _open(path: Path, fields: Fields) -> list[FileSource]:
     if os.path.isdir(path):  # noqa: PTH112  # False for a name that is too long
         return _open_folder(path, fields)
     by_suffix, found = _format(path.name), find_format(path)
@@ -133,10 +132,10 @@ def _open(path: Path, fields: Fields) -> list[Source]:
             f"{path} has no second file. Give a pair of text files, '[[source file,target file]]', or one file with "
             f"both sides ({', '.join(SUFFIXES)}), which may be compressed ({', '.join(COMPRESSED)})."
         )
-    return [READERS[name]((path,), fields)]
+    return [FileSource((path,), READERS[name], fields)]
 
 
-def _open_folder(folder: Path, fields: Fields) -> list[Source]:
+def _open_folder(folder: Path, fields: Fields) -> list[FileSource]:
     """Return the files with both sides in a folder, and its pairs of text files NAME.SRC_LANG and NAME.TGT_LANG.
 
     Hidden files, which macOS adds, are skipped.

@@ -1,14 +1,15 @@
-"""Records whose fields hold the source, the target and the score."""
+"""Files of pairs, and records whose fields hold the source, the target and the score."""
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, starmap
 from pathlib import Path
 from typing import Any, TypeVar
 
-from heed.data.text.formats.files import FileSource
-from heed.data.text.source import BLOCK, Block
+from heed.data.text.formats.files import find_compression
+from heed.data.text.source import BLOCK, Advance, Block
 from heed.errors import HeedError
 
 Record = TypeVar("Record")
@@ -54,17 +55,42 @@ class Fields:
 
 
 @dataclass(frozen=True)
-class RecordFile(FileSource):
-    """A file of records with both sides."""
+class FileSource:
+    """A `heed.data.text.source.Source`: two files with one side each, or one file with both sides.
 
-    fields: Fields
+    ``size`` and ``identity`` raise a HeedError if a file cannot be read, see `find_compression`.
+    """
+
+    files: tuple[Path, ...]
+    read: Callable[["FileSource", Advance], Iterator[Block]]  # the reader of the format, such as `read_tsv`
+    fields: Fields = Fields("src", "tgt")  # of a file with both sides
+
+    @property
+    def name(self) -> str:
+        return " and ".join(map(str, self.files))
 
     @property
     def file(self) -> Path:
+        """The only file."""
         return self.files[0]
 
+    @property
+    def size(self) -> int:
+        return sum(status.st_size for status in self._status())
+
     def identity(self) -> tuple[Any, ...]:
-        return *super().identity(), self.fields
+        """If paths, sizes and modification times are equal, the content is assumed to be equal."""
+        found = zip(self.files, self._status(), strict=True)
+        facts = ((str(file.resolve()), status.st_size, status.st_mtime_ns) for file, status in found)
+        return self.read.__name__, *facts, self.fields
+
+    def _status(self) -> list[os.stat_result]:
+        for file in self.files:
+            find_compression(file)
+        return [file.stat() for file in self.files]
+
+    def blocks(self, advance: Advance) -> Iterator[Block]:
+        return self.read(self, advance)
 
     def read_records(
         self, unit: str, records: Iterable[tuple[int, Record]], parse: Callable[[Record], Sequence[Any] | None]

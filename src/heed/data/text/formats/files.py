@@ -3,14 +3,12 @@
 import bz2
 import codecs
 import lzma
-import os
 import re
 import shlex
 import stat
 import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,35 +19,6 @@ from heed.errors import HeedError, first_line, require
 COMPRESSIONS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 COMPRESSED = tuple(kind["suffix"] for kind in COMPRESSIONS.values() if "suffix" in kind)
 """Suffixes of compressed files."""
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """The files of a `heed.data.text.text.Source`.
-
-    ``size`` and ``identity`` raise a HeedError if a file cannot be read, see `find_compression`.
-    """
-
-    files: tuple[Path, ...]
-
-    @property
-    def name(self) -> str:
-        return " and ".join(map(str, self.files))
-
-    @property
-    def size(self) -> int:
-        return sum(status.st_size for status in self._status())
-
-    def identity(self) -> tuple[Any, ...]:
-        """If paths, sizes and modification times are equal, the content is assumed to be equal."""
-        found = zip(self.files, self._status(), strict=True)
-        facts = ((str(file.resolve()), status.st_size, status.st_mtime_ns) for file, status in found)
-        return type(self).__name__, *facts
-
-    def _status(self) -> list[os.stat_result]:
-        for file in self.files:
-            find_compression(file)
-        return [file.stat() for file in self.files]
 
 
 def find_compression(file: Path) -> str | None:
