@@ -39,7 +39,7 @@ def test_every_window_has_every_corpus_in_proportion(weights: list[float]) -> No
     drawn = np.array([interleaving.drawn(position) for position in range(0, 2 * FRAME, 7)])
     ahead = np.array([interleaving.drawn(position + FRAME) for position in range(0, 2 * FRAME, 7)])
     assert np.abs(ahead - drawn - FRAME * shares).max() < 1
-    # Shorter windows too: the corpora are spread over the frame.
+    # Shorter windows too: the texts are spread over the frame.
     assert np.abs(drawn - np.arange(0, 2 * FRAME, 7)[:, None] * shares).max() < 3
     counted = np.bincount(interleaving.texts(123, 4567), minlength=len(weights))
     assert counted.tolist() == (interleaving.drawn(4567) - interleaving.drawn(123)).tolist()

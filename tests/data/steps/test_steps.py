@@ -13,7 +13,7 @@ from tests.data.texts import Lengths, epoch_order, numbered_steps, plan_steps
 
 
 @st.composite
-def corpora(draw: st.DrawFn) -> tuple[Lengths, Lengths]:
+def lengths(draw: st.DrawFn) -> tuple[Lengths, Lengths]:
     pairs = draw(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=300))
     src, tgt = zip(*pairs, strict=True)
     return np.array(src), np.array(tgt)
@@ -29,7 +29,7 @@ planners = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(corpora(), planners, st.integers(0, 5))
+@given(lengths(), planners, st.integers(0, 5))
 def test_every_sentence_is_in_one_step_and_micro_batches_fit(
     corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int
 ) -> None:
@@ -43,7 +43,7 @@ def test_every_sentence_is_in_one_step_and_micro_batches_fit(
 
 
 @settings(max_examples=80, deadline=None)
-@given(corpora(), planners)
+@given(lengths(), planners)
 def test_steps_have_about_batch_tokens(corpus: tuple[Lengths, Lengths], planner: Planner) -> None:
     src, tgt = corpus
     sizes = [tgt[np.concatenate(step)].sum() for step in plan_steps(planner, src, tgt, epoch=0)]
@@ -66,7 +66,7 @@ def test_no_step_is_small(size: int, pool: int) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(corpora(), planners)
+@given(lengths(), planners)
 def test_the_planner_has_no_state(corpus: tuple[Lengths, Lengths], planner: Planner) -> None:
     """An epoch has the same plan after other epochs, finished or not."""
 
@@ -79,7 +79,7 @@ def test_the_planner_has_no_state(corpus: tuple[Lengths, Lengths], planner: Plan
 
 
 @settings(max_examples=50, deadline=None)
-@given(corpora(), planners, st.integers(0, 3))
+@given(lengths(), planners, st.integers(0, 3))
 def test_a_plan_can_be_resumed_at_any_step(corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int) -> None:
     def plan(start: int) -> list[tuple[int, list[list[int]]]]:
         steps = numbered_steps(planner, *corpus, epoch=epoch, start=start)
@@ -91,7 +91,7 @@ def test_a_plan_can_be_resumed_at_any_step(corpus: tuple[Lengths, Lengths], plan
         assert plan(start) == [(number, step) for number, step in whole if number >= start]
 
 
-@given(corpora(), planners, st.integers(1, 5))
+@given(lengths(), planners, st.integers(1, 5))
 @settings(max_examples=50, deadline=None)
 def test_shards_partition_a_step(corpus: tuple[Lengths, Lengths], planner: Planner, world_size: int) -> None:
     step = next(plan_steps(planner, *corpus, epoch=0))

@@ -55,7 +55,7 @@ class FilesCorpus(CorpusOptions):
         if isinstance(self.train, Mapping):
             self.texts = _parse_mixture(self.train, fields)
         else:
-            self.texts = {"": TextOptions(files=self.train, **fields)}
+            self.texts = {"": TrainingFiles(files=self.train, **fields)}
         if self.temperature is not None and "" in self.texts:
             raise HeedError(
                 "data.temperature decides the weights of a mixture: leave it out, or name the texts in data.train: "
@@ -140,8 +140,8 @@ class FilesCorpus(CorpusOptions):
 
 
 @dataclass(kw_only=True)
-class TextOptions:
-    """The options of a training text, as in `heed.data.text.text.Text`. None: the option of the corpus."""
+class TrainingFiles:
+    """The files of a training text, and how they are used (`heed.data.text.text.Text`). None: the corpus's option."""
 
     files: Sequence[FileEntry]
     src_field: Field
@@ -193,14 +193,14 @@ class TextOptions:
         )
 
 
-def _parse_mixture(train: Mapping[str, Mapping[str, Any]], fields: Mapping[str, Any]) -> dict[str, TextOptions]:
+def _parse_mixture(train: Mapping[str, Mapping[str, Any]], fields: Mapping[str, Any]) -> dict[str, TrainingFiles]:
     """Return the options of each text of a mixture, with these fields for those that it does not set."""
     if "" in map(str, train):
         raise HeedError("data.train: a text of a mixture needs a name: {news: {files: [[a.en,a.de]]}}.")
     mixture = {}
     for name, given in train.items():
         options = {**fields, **{key: value for key, value in given.items() if value is not None}}
-        mixture[str(name)] = from_plain(TextOptions, options, where=f"data.train.{name}.")
+        mixture[str(name)] = from_plain(TrainingFiles, options, where=f"data.train.{name}.")
     if not mixture:
         raise HeedError("data.train is empty: give a list of pairs such as '[[a.en,a.de]]', or named texts.")
     if len({text.weight is None for text in mixture.values()}) > 1:
