@@ -23,7 +23,6 @@ from heed.data.steps.steps import Planner
 from heed.data.steps.stream import StepShard
 from heed.data.text.corpus import Corpus, TrainingSet
 from heed.data.text.source import Sentences
-from heed.directions import Direction
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS, PAD
@@ -97,6 +96,25 @@ def test_the_texts_are_drawn_in_proportion_and_the_third_starts_later(bpe_dropou
             counts[:] = 0
         counts += found
     assert np.abs(counts / counts.sum() - np.array([3, 1, 1]) / 5).max() < 0.03
+
+
+def test_two_directions_split_the_weight_of_their_text_and_share_its_files(mixed: Path) -> None:
+    module = data(mixed, "data.both_directions=true")
+    tags = module.tokenizer.language_tags
+    counts: Counter[tuple[str, str]] = Counter()
+    for shard in islice(module.stream.shards(0, 1), 20, 120):
+        own: Counter[str] = Counter()
+        for ids in (ids for _, batch in shard.micro_batches for ids in sources(batch)):
+            name = module.tokenizer.decode_src([ids])[0].split()[0]
+            counts[name, "en" if "number" in module.tokenizer.decode_src([ids])[0] else "de"] += 1
+            own[name] += 1
+            assert ids[0] == tags["<2de>" if "number" in module.tokenizer.decode_src([ids])[0] else "<2en>"]
+            assert (ids[1] == module.tokenizer.text_tags["<crawl>"]) == (name == "crawl")
+        assert [own[name] for name in WEIGHTS] == [sentences for sentences, _ in shard.texts], "counted by text"
+    for name, weight in WEIGHTS.items():
+        for language in ("en", "de"):
+            assert abs(counts[name, language] / counts.total() - weight / 10) < 0.02
+    assert len([path for path in (mixed / "cache" / "encoded").iterdir() if path.is_dir()]) == 3
 
 
 @pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
@@ -316,15 +334,14 @@ def test_another_text_or_weight_than_that_of_the_checkpoint_is_reported(
         changed.load_state_dict(state)
 
 
-def test_source_words_are_counted_in_all_texts_and_directions_as_they_are_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("both", [False, True])
+def test_source_words_are_counted_in_all_texts_and_directions_as_they_are_written(both: bool, tmp_path: Path) -> None:
     def lines(name: str, size: int) -> Sentences:
         return Sentences([f"{name} №{n} Ж" for n in range(size)], [f"{name.upper()} {n}" for n in range(size)])
 
-    directions = Direction("en", "de"), Direction("de", "en")
-    big, small = (
-        training_text(lines(name, size), tmp_path, directions=directions[:count])
-        for name, size, count in (("big", 900, 2), ("small", 100, 1))
-    )
-    counts = TrainingSet([big, small]).count_in_sources(lambda lines: Counter(" ".join(lines).split()))
+    texts = [training_text(lines(name, size), tmp_path) for name, size in (("big", 900), ("small", 100))]
+    counts = TrainingSet(texts, both_directions=both).count_in_sources(lambda lines: Counter(" ".join(lines).split()))
     found = {word: counts[word] for word in ("big", "BIG", "small", "SMALL", "Ж", "№7", "7")}
-    assert found == {"big": 900, "BIG": 900, "small": 100, "SMALL": 0, "Ж": 1_000, "№7": 2, "7": 1}
+    assert found == {
+        "big": 900, "BIG": 900 * both, "small": 100, "SMALL": 100 * both, "Ж": 1_000, "№7": 2, "7": 2 * both,
+    }  # fmt: skip

@@ -277,7 +277,7 @@ def test_the_final_loss_is_that_of_fp32_for_a_run_in_bf16(
     tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = build_module(tiny_model("transformer").float(), tokenizer)
-    data = SimpleNamespace(evaluated=["test"], planner=SimpleNamespace(device_tokens=100))
+    data = SimpleNamespace(sets=SimpleNamespace(evaluated=["test"]), planner=SimpleNamespace(device_tokens=100))
     monkeypatch.setattr(TranslationModule, "data", data)
     batch = random_batch()
     hidden = module.model.decode_hidden(batch.src, None, batch.tgt_in, src_lengths=batch.src_lengths)

@@ -21,11 +21,14 @@ def mixture(sizes: list[int], weights: list[float], from_steps: list[int], *, st
         ids = [[1000 * (number + 1) + row] for row in range(size)]
         targets = [one * (1 + row % 3) for row, one in enumerate(ids)]
         stores.append(stored_pairs([(id_lists(ids), id_lists(targets))], chunk=2))
-    texts = [
+    return MixtureOrder(TrainingPairs(stores), weighted(weights, from_steps), seed=1, step_tokens=step_tokens)
+
+
+def weighted(weights: list[float], from_steps: list[int]) -> list[Text]:
+    return [
         Text([], Direction("en", "de"), f"c{number}", weight, from_step)
         for number, (weight, from_step) in enumerate(zip(weights, from_steps, strict=True))
     ]
-    return MixtureOrder(TrainingPairs(stores), texts, seed=1, step_tokens=step_tokens)
 
 
 def text_of(pairs: Pairs) -> list[int]:
@@ -34,7 +37,7 @@ def text_of(pairs: Pairs) -> list[int]:
 
 @pytest.mark.parametrize("weights", [[3, 1, 1], [1, 1], [0.7, 0.2, 0.1], [5, 3.3, 0.01], [1], [np.pi, np.e, 1, 2]])
 def test_every_window_has_every_corpus_in_proportion(weights: list[float]) -> None:
-    interleaving = Interleaving(frame_counts(weights, [str(weight) for weight in weights]))
+    interleaving = Interleaving(frame_counts(weighted(weights, [0] * len(weights))))
     shares = np.array(weights) / sum(weights)
     drawn = np.array([interleaving.drawn(position) for position in range(0, 2 * FRAME, 7)])
     ahead = np.array([interleaving.drawn(position + FRAME) for position in range(0, 2 * FRAME, 7)])

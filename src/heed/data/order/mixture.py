@@ -45,15 +45,17 @@ class Interleaving:
         return self._texts[np.arange(first - self.first, stop - self.first) % len(self._texts)]
 
 
-def frame_counts(weights: Sequence[float], names: Sequence[str]) -> list[int]:
+def frame_counts(texts: Sequence[Text], *, step: float = math.inf) -> list[int]:
     """Return the sentences of each text in a frame: proportional to its weight, rounded by largest remainders.
 
-    Raise a HeedError if a weight is so small that the text would never be drawn.
+    Texts that start after ``step`` have none. Raise a HeedError if a weight is so small that the text would never be
+    drawn.
     """
+    weights = [(text.weight or 0.0) * (text.from_step <= step) for text in texts]
     shares = np.array(weights) / np.sum(weights) * FRAME
     counts = np.floor(shares).astype(np.int64)
     counts[np.argsort(counts - shares, kind="stable")[: FRAME - int(counts.sum())]] += 1
-    if rare := [name for name, count, weight in zip(names, counts, weights, strict=True) if weight and not count]:
+    if rare := [text.name for text, count, weight in zip(texts, counts, weights, strict=True) if weight and not count]:
         raise HeedError(
             f"data.train.{rare[0]} would be less than 1 of {FRAME:,} sentences: give it a larger weight, or leave it "
             "out."
@@ -80,8 +82,7 @@ class MixtureOrder(Order):
         self._starts = sorted({text.from_step for text in texts} - {0})
         for step in (0, *self._starts):
             first = self.position_of(math.ceil(step * step_tokens)) if step else 0
-            started = [(text.weight or 0.0) * (text.from_step <= step) for text in texts]
-            counts = frame_counts(started, [text.name for text in texts])
+            counts = frame_counts(texts, step=step)
             self._interleavings.append(Interleaving(counts, first=first, before=self.drawn(first) if step else 0))
 
     def drawn(self, position: int) -> IntArray:

@@ -67,7 +67,7 @@ class TrainingStream:
         limits: Limits = MappingProxyType({}),
     ) -> None:
         if train.is_mixture:
-            frame_counts(train.weights, [text.name for text in train.texts])  # checks the weights
+            frame_counts(train.directed)  # checks the weights
         self.train, self.planner = train, planner
         self.pairs = TrainingPairs([encode(text, tokenizer) for text in train.directed])
         self.longest: tuple[int, int] = tuple(np.max([text.longest[:2] for text in self.pairs.texts], axis=0).tolist())
