@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 from matplotlib import pyplot as plt
 
 import heed
-from heed.data.corpora.synthetic import read_split
+from heed.data.text.synthetic_corpus import read_split
 
 QUICK = os.environ.get("HEED_NOTEBOOK_QUICK") == "1"
 FOLDER = Path("my_corpus")

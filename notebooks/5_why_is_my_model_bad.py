@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import heed
-from heed.data.corpora.synthetic import read_split
+from heed.data.text.synthetic_corpus import read_split
 
 QUICK = os.environ.get("HEED_NOTEBOOK_QUICK") == "1"
 STEPS = 20 if QUICK else 400

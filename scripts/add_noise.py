@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from heed.cli.lines import read_lines, standard_input, write_lines
-from heed.data.noise import Noise, add_noise
+from heed.data.text.noise import Noise, add_noise
 from heed.errors import HeedError
 from heed.options import find_problems, raise_problems
 

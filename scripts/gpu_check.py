@@ -33,9 +33,9 @@ from benchmark.peers import UnavailableError
 from benchmark.torch_peer import PlainLoop
 from torch import Tensor
 
-from heed.data.batch import Batch, collate
-from heed.data.pairs import Pairs, unflatten
-from heed.data.steps import Planner, Pool
+from heed.data.pairs.pairs import Pairs, unflatten
+from heed.data.steps.batch import Batch, collate
+from heed.data.steps.steps import Planner, Pool
 from heed.errors import HeedError
 from heed.launch.compose import compose
 from heed.models import build_model

@@ -49,7 +49,7 @@ CI = "not (browser or full)"
 # Checks the arguments and results of annotated functions, which takes time: see tests/type_checks.py.
 SHAPES = (
     "--jaxtyping-packages=heed.functional,heed.kernels,heed.layers,heed.models,heed.decoding,heed.training,"
-    "heed.inference,heed.data.batch,beartype.beartype"
+    "heed.inference,heed.data.steps.batch,beartype.beartype"
 )
 
 

@@ -49,7 +49,7 @@ PRELOADED = (
     "lightning.pytorch", "datasets", "sacrebleu", "matplotlib.figure", "PIL.PngImagePlugin",
     "heed.cli", "heed.launch.run", "heed.launch.folder", "heed.report",
     "heed.launch.grid", "heed.training.schedules", "heed.training.callbacks.attention_maps", "heed.plot",
-    "heed.data.corpora.synthetic", "heed.data.corpora.files", "heed.inference.loading",
+    "heed.data.text.synthetic_corpus", "heed.data.text.files_corpus", "heed.inference.loading",
 )  # fmt: skip
 
 cpu_seconds = 0.0

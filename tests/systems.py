@@ -5,7 +5,7 @@ import sys
 POSIX = {
     "cli/test_main.py": "bash, pseudo-terminals",
     "cli/test_translate_files.py": "pseudo-terminals, named pipes, SIGKILL",
-    "data/formats/test_files.py": "named pipes, links, file modes",
+    "data/text/formats/test_files.py": "named pipes, links, file modes",
     "test_cache.py": "SIGKILL, file names that are not UTF-8",
     "launch/test_elastic.py": "process groups",
     "launch/test_slurm.py": "bash, process groups",
@@ -24,7 +24,7 @@ POSIX = {
 """What these files need, and Windows lacks."""
 
 LINUX = {
-    "data/test_preparation.py": "/proc",
+    "data/text/test_preparation.py": "/proc",
     "launch/test_communication.py": "/proc",
     "launch/test_torchrun.py": "/proc",
     "test_bad_input.py": "/dev/full",

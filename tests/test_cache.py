@@ -17,7 +17,7 @@ from heed.errors import HeedError
 from heed.files import require_room
 from tests import forkserver
 from tests.damage import flip_bit, make_folder, truncate
-from tests.data.corpora import ROOT, numbered_dogs, train_tokenizer
+from tests.data.texts import ROOT, numbered_dogs, train_tokenizer
 
 PAIRS = numbered_dogs(500)
 

@@ -9,7 +9,7 @@ from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from heed.data.formats import entries
+from heed.data.text.formats import entries
 from heed.runs.checkpoints import Selection
 from heed.sweep import workers
 from heed.training.callbacks.checkpoints import Checkpoints

@@ -70,11 +70,11 @@ RECIPES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "### Positions": (("src/heed/layers/positions.py", ""), ("conf/model/positions/logarithmic.yaml", "")),
     "## Add an option": (
-        ("src/heed/data/cleaning.py", "    max_chars: AtLeast1 | None\n"),
-        ("src/heed/data/cleaning.py", '    "too long",\n'),
-        ("src/heed/data/cleaning.py", "        if self.cleaning.max_chars is not None:\n"),
+        ("src/heed/data/text/cleaning.py", "    max_chars: AtLeast1 | None\n"),
+        ("src/heed/data/text/cleaning.py", '    "too long",\n'),
+        ("src/heed/data/text/cleaning.py", "        if self.cleaning.max_chars is not None:\n"),
         ("conf/data/cleaning/default.yaml", ""),
-        ("tests/data/corpora.py", '    "max_chars": None,\n'),
+        ("tests/data/texts.py", '    "max_chars": None,\n'),
     ),
     "## Add a corpus": (("conf/data/europarl.yaml", ""),),
     "## Add a metric": (
@@ -94,7 +94,7 @@ CHANGES = {
 
 AFFECTED = [
     *("tests/layers", "tests/models", "tests/docs", "tests/test_conf.py", "tests/test_options.py"),
-    *("tests/data/test_cleaning.py", "tests/data/test_preparation.py", "tests/evaluation/test_metrics.py"),
+    *("tests/data/text/test_cleaning.py", "tests/data/text/test_preparation.py", "tests/evaluation/test_metrics.py"),
 ]
 """The tests of what the recipes change."""
 

@@ -15,7 +15,7 @@ from heed.cli import build_parser
 from heed.files import read_yaml
 from heed.launch.compose import Command
 from heed.launch.plan import check_options
-from tests.data.corpora import numbered_dogs
+from tests.data.texts import numbered_dogs
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 TINY = [

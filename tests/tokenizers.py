@@ -6,7 +6,7 @@ from typing import Any
 
 import sentencepiece as spm
 
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.symbols import BOS, EOS, PAD, UNK
 
 

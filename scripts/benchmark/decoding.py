@@ -14,8 +14,8 @@ import torch
 from benchmark.exported_peers import Batches, CTranslate2Decoding, MarianDecoding
 from benchmark.measure import rows, timed
 from benchmark.peers import UnavailableError, in_new_process, start_peers
-from heed.data.batch import collate
-from heed.data.pairs import Pairs, id_lists
+from heed.data.pairs.pairs import Pairs, id_lists
+from heed.data.steps.batch import collate
 from heed.decoding import BeamSearch, GreedySearch, Search
 from heed.decoding.fused import for_search
 from heed.errors import HeedError
@@ -176,7 +176,7 @@ def _sentences(arguments: argparse.Namespace, language: str) -> list[str]:
             raise HeedError(f"There is no {file}: --data must be a folder with Multi30k's files.")
         lines = file.read_text(encoding="utf-8").split("\n")[:-1]
     else:
-        from heed.data.corpora.synthetic import read_split
+        from heed.data.text.synthetic_corpus import read_split
 
         lines = read_split("test").src
     return lines[: arguments.sentences]

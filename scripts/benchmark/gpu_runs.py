@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 import heed
 from heed import Translator, launch
-from heed.data.corpora.synthetic import read_split
+from heed.data.text.synthetic_corpus import read_split
 from heed.interventions import ablate
 from heed.launch.compose import compose
 

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmark.peers import UnavailableError
-from heed.data.pairs import Pairs
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.pairs import Pairs
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.models.transformer_config import TransformerConfig
 

@@ -9,7 +9,7 @@ import torch
 
 from benchmark.measure import peak_mib
 from benchmark.training import SIZES, STEP_TOKENS, Training, overrides, take_step
-from heed.data.batch import Batch
+from heed.data.steps.batch import Batch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import torch
 
 from benchmark.measure import timed
-from heed.data.preparation.workers import end_with_parent
+from heed.data.text.workers import end_with_parent
 from heed.errors import HeedError
 
 Arguments = ParamSpec("Arguments")

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmark.measure import peak_mib
-from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.pairs import IntArray, StoredPairs, chunk_size, count_chunk_tokens, unflatten
-from heed.data.steps import Planner
+from heed.data.order.order import EpochOrder
+from heed.data.pairs.pairs import IntArray, StoredPairs, TrainingPairs, chunk_size, count_chunk_tokens, unflatten
+from heed.data.steps.steps import Planner
 from heed.errors import HeedError
 
 
@@ -66,7 +66,7 @@ def epoch_order(src: IntArray, tgt: IntArray) -> EpochOrder:
     sides = (unflatten(np.zeros(int(side.sum()), np.uint16), side) for side in (src - 1, tgt - 1))
     batch, chunk = pa.record_batch(list(sides), ["src", "tgt"]), chunk_size(len(src))
     stored = StoredPairs([batch], chunk, count_chunk_tokens(batch, chunk), (0, 0, 0), "", Path())
-    return EpochOrder(TrainingPairs([View(stored)]), seed=(1, 0))
+    return EpochOrder(TrainingPairs([stored]), seed=(1, 0))
 
 
 def lengths(pairs: int) -> tuple[IntArray, IntArray]:

@@ -20,9 +20,9 @@ from benchmark.marian import MarianTraining
 from benchmark.matmul import record_products, time_products
 from benchmark.measure import rows
 from benchmark.peers import UnavailableError, start_peers
-from heed.data.batch import Batch
-from heed.data.datamodule import StepShard
-from heed.data.pairs import Pairs, id_lists
+from heed.data.pairs.pairs import Pairs, id_lists
+from heed.data.steps.batch import Batch
+from heed.data.steps.stream import StepShard
 from heed.kernels.cpu import has_fast_bf16_matmul
 from heed.launch.compose import compose
 from heed.launch.plan import settle

@@ -18,15 +18,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from experiments.measures import contrasts
 from heed.comparison.challenge import contrastive_accuracy
-from heed.data.corpora.synthetic import read_split
-from heed.data.text import ParallelText
+from heed.data.text.source import Sentences
+from heed.data.text.synthetic_corpus import read_split
 from heed.evaluation.alignment import annotated_gold
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import split_punctuation
 from heed.inference.loading import load
 
 
-def word_for_word(train: ParallelText, test: ParallelText) -> float:
+def word_for_word(train: Sentences, test: Sentences) -> float:
     """Return the test BLEU of replacing each English word by the German word most often aligned to it in training."""
     table: dict[str, Counter[str]] = defaultdict(Counter)
     for src, tgt, meta in zip(train.src, train.tgt, train.meta or (), strict=True):

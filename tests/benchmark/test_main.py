@@ -12,7 +12,7 @@ import torch
 from benchmark.__main__ import main
 from benchmark.planning import epoch_order, lengths
 
-from heed.data.steps import Planner
+from heed.data.steps.steps import Planner
 from heed.errors import HeedError
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from heed.cli import main
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.inference import model_folder
 from heed.inference.translator import PAIRS_AT_ONCE
 from heed.layers.positions import PositionsConfig

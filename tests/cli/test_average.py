@@ -12,7 +12,7 @@ import yaml
 from torch import Tensor
 
 from heed.cli import main
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
 from heed.run_format import FORMAT

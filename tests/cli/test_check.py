@@ -10,7 +10,7 @@ from grammar.corpus import generate
 from heed.launch.check import _ranges
 
 OWN_CORPUS = """
-from heed.data.corpora.synthetic import SyntheticCorpus
+from heed.data.text.synthetic_corpus import SyntheticCorpus
 
 class MyCorpus:
     def __init__(self, **options):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heed.cli import main
-from heed.data.pairs import StoredPairs
+from heed.data.pairs.pairs import StoredPairs
 
 OPTIONS = ["data.train=300", "data.valid=10", "data.test=10", "data.long=10"]
 

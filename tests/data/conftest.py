@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.corpora import write_corpus
+from tests.data.texts import write_corpus
 
 
 @pytest.fixture

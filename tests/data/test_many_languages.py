@@ -11,14 +11,14 @@ from hydra.errors import InstantiationException
 
 import heed
 from heed.cli import main
-from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
-from heed.data.steps import Planner
-from heed.data.tokenizer_training import TokenizerTrainer
+from heed.data.pairs.tokenizer_training import TokenizerTrainer
+from heed.data.steps.steps import Planner
+from heed.data.text.corpus import Corpus
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.runs.results import mean_scores, scores_of_tests
-from tests.data.corpora import TOKENIZER, compose_data, write_lines
+from tests.data.texts import TOKENIZER, compose_data, write_lines
 
 WORDS = {
     "en": ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"],
@@ -112,8 +112,8 @@ def test_training_pairs_and_sets_have_the_tag_of_their_target(folder: Path) -> N
             assert set(tgt.split()) <= languages[src[0]]
             seen.add(src[0])
     assert seen == set(tokenizer.language_tags.values())
-    for name, loader in zip(data.validated, data.val_dataloader(), strict=True):
-        tag = tokenizer.language_tags[data.directions[name].tag]
+    for name, loader in zip(data.sets.validated, data.val_dataloader(), strict=True):
+        tag = tokenizer.language_tags[data.sets.directions[name].tag]
         assert {row[0] for batch in loader for row in batch.src.tolist()} == {tag}
 
 
@@ -122,17 +122,17 @@ def test_held_out_sentences_are_kept_from_all_texts_of_their_language(folder: Pa
     write_lines(folder, more_en=[*english, "new"], more_fr=[f"neuf {n}" for n in range(8)])
     write_lines(folder, other_de=[*german[:5], "neu"], other_fr=[f"neuf {n}" for n in range(6)])
     corpus = load(folder, texts=[("more", "en-fr"), ("other", "de-fr"), ("train", "en-de")])
-    assert [(part.text.name, len(part)) for part in corpus.train.texts] == [("fr0", 1), ("fr1", 1), ("de2", 700)]
+    assert [(part.name, len(part.clean)) for part in corpus.train.texts] == [("fr0", 1), ("fr1", 1), ("de2", 700)]
 
 
 def test_equal_pairs_of_other_languages_are_no_duplicates(folder: Path) -> None:
     write_lines(folder, same_en=["OK", "Berlin"], same_de=["OK", "Berlin"], same_fr=["OK", "Berlin"])
     texts = [("same", "en-de"), ("same", "en-fr"), ("same", "en-de")]
     corpus = load(folder, "data.cleaning.drop_duplicates=false", texts=texts)
-    assert [len(part) for part in corpus.train.texts] == [2, 2, 2]
+    assert [len(part.clean) for part in corpus.train.texts] == [2, 2, 2]
     write_lines(folder, more_en=["OK", "Paris"], more_de=["OK", "Paris"])
     corpus = load(folder, texts=[*texts[:2], ("more", "en-de")])
-    assert [len(part) for part in corpus.train.texts] == [2, 2, 1]
+    assert [len(part.clean) for part in corpus.train.texts] == [2, 2, 1]
 
 
 def test_held_out_sentences_are_no_sources_in_either_direction(folder: Path) -> None:
@@ -142,7 +142,7 @@ def test_held_out_sentences_are_no_sources_in_either_direction(folder: Path) -> 
     texts = [("more", "en-de"), ("other", "en-de"), ("train", "en-fr")]
     for both, expected in (("false", [8, 1, 700]), ("true", [1, 1, 700])):
         corpus = load(folder, f"data.both_directions={both}", texts=texts)
-        assert [len(part) for part in corpus.train.texts] == expected
+        assert [len(part.clean) for part in corpus.train.texts] == expected
         assert sum(part.clean.report.dropped["leaked"] for part in corpus.train.texts) == 16 - sum(expected[:2])
 
 

@@ -15,19 +15,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from heed.data.batch import Batch
-from heed.data.corpus import Corpus
-from heed.data.datamodule import StepShard, TranslationData
-from heed.data.steps import Planner
-from heed.data.text import ParallelText
-from heed.data.tokenizer import Tokenizer
-from heed.data.tokenizer_training import TokenizerTrainer
-from heed.data.training_texts import TrainingTexts
-from heed.directions import Direction
+from heed.data.datamodule import TranslationData
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer_training import TokenizerTrainer
+from heed.data.steps.batch import Batch
+from heed.data.steps.steps import Planner
+from heed.data.steps.stream import StepShard
+from heed.data.text.corpus import Corpus, TrainingSet
+from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS, PAD
-from tests.data.corpora import TOKENIZER, compose_data, files_error, sentence_pairs, training_text, write_lines
+from tests.data.texts import TOKENIZER, compose_data, files_error, sentence_pairs, training_text, write_lines
 from tests.training.test_module import build_module
 
 ROOT = Path(__file__).parents[2]
@@ -84,11 +83,11 @@ def step_sources(shards: list[StepShard]) -> list[tuple[int, list[tuple[int, ...
 def test_the_texts_are_drawn_in_proportion_and_the_third_starts_later(bpe_dropout: float, mixed: Path) -> None:
     module = data(mixed, bpe_dropout=bpe_dropout)
     counts = np.zeros(3, dtype=int)
-    for shard in islice(module.step_shards(0, 1), 60):
+    for shard in islice(module.stream.shards(0, 1), 60):
         texts = [module.tokenizer.decode_src([ids])[0] for _, batch in shard.micro_batches for ids in sources(batch)]
         found = [sum(text.startswith(name) for text in texts) for name in WEIGHTS]
-        assert found == [sentences for sentences, _ in shard.corpora]
-        assert sum(tokens for _, tokens in shard.corpora) == shard.tgt_tokens
+        assert found == [sentences for sentences, _ in shard.texts]
+        assert sum(tokens for _, tokens in shard.texts) == shard.tgt_tokens
         assert (shard.step >= 20) or not found[2]
         tagged = [ids[0] == module.tokenizer.text_tags["<crawl>"] for _, b in shard.micro_batches for ids in sources(b)]
         assert sum(tagged) == found[2], "the tag starts the sources of its text"
@@ -99,18 +98,37 @@ def test_the_texts_are_drawn_in_proportion_and_the_third_starts_later(bpe_dropou
     assert np.abs(counts / counts.sum() - np.array([3, 1, 1]) / 5).max() < 0.03
 
 
+def test_two_directions_split_the_weight_of_their_text_and_share_its_files(mixed: Path) -> None:
+    module = data(mixed, "data.both_directions=true")
+    tags = module.tokenizer.language_tags
+    counts: Counter[tuple[str, str]] = Counter()
+    for shard in islice(module.stream.shards(0, 1), 20, 120):
+        own: Counter[str] = Counter()
+        for ids in (ids for _, batch in shard.micro_batches for ids in sources(batch)):
+            name = module.tokenizer.decode_src([ids])[0].split()[0]
+            counts[name, "en" if "number" in module.tokenizer.decode_src([ids])[0] else "de"] += 1
+            own[name] += 1
+            assert ids[0] == tags["<2de>" if "number" in module.tokenizer.decode_src([ids])[0] else "<2en>"]
+            assert (ids[1] == module.tokenizer.text_tags["<crawl>"]) == (name == "crawl")
+        assert [own[name] for name in WEIGHTS] == [sentences for sentences, _ in shard.texts], "counted by text"
+    for name, weight in WEIGHTS.items():
+        for language in ("en", "de"):
+            assert abs(counts[name, language] / counts.total() - weight / 10) < 0.02
+    assert len([path for path in (mixed / "cache" / "encoded").iterdir() if path.is_dir()]) == 3
+
+
 @pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
 def test_the_steps_are_the_same_on_1_2_and_4_processes_and_after_a_resume(bpe_dropout: float, mixed: Path) -> None:
-    whole = [step_sources([shard]) for shard in islice(data(mixed, bpe_dropout=bpe_dropout).step_shards(0, 1), 40)]
+    whole = [step_sources([shard]) for shard in islice(data(mixed, bpe_dropout=bpe_dropout).stream.shards(0, 1), 40)]
     for size in (2, 4):
-        ranks = [islice(data(mixed, bpe_dropout=bpe_dropout).step_shards(rank, size), 30) for rank in range(size)]
+        ranks = [islice(data(mixed, bpe_dropout=bpe_dropout).stream.shards(rank, size), 30) for rank in range(size)]
         assert [step_sources(list(shards)) for shards in zip(*ranks, strict=True)] == whole[:30]
     for start in (7, 33):
         ranks = []
         for rank in range(3):
             resumed = data(mixed, bpe_dropout=bpe_dropout)
             resumed.load_state_dict({"epoch": 0, "step": start})
-            ranks.append(islice(resumed.step_shards(rank, 3), 7))
+            ranks.append(islice(resumed.stream.shards(rank, 3), 7))
         assert [step_sources(list(shards)) for shards in zip(*ranks, strict=True)] == whole[start : start + 7]
 
 
@@ -119,7 +137,7 @@ def test_the_heaviest_text_keeps_what_several_have(mixed: Path) -> None:
         shared = (mixed / f"news.{language}").read_text().splitlines()[:10]
         write_lines(mixed, **{f"crawl_{language}": [*shared, f"crawl alone {language}"]})
     corpus = load(mixed)
-    assert [len(part) for part in corpus.train.texts] == [40, 90, 1]
+    assert [len(part.clean) for part in corpus.train.texts] == [40, 90, 1]
     assert sum(part.clean.report.dropped["duplicate"] for part in corpus.train.texts) == 10
     assert "crawl: training pairs: 11 read, 1 kept" in corpus.train.describe_cleaning()
 
@@ -237,8 +255,8 @@ def test_the_gradients_of_processes_average_to_those_of_one(
         _, nll = module._backward(shard)
         return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}, nll
 
-    whole = islice(own.step_shards(0, 1), 24, 27)
-    shards = [islice(own.step_shards(rank, world_size), 24, 27) for rank in range(world_size)]
+    whole = islice(own.stream.shards(0, 1), 24, 27)
+    shards = [islice(own.stream.shards(rank, world_size), 24, 27) for rank in range(world_size)]
     for one, *parts in zip(whole, *shards, strict=True):
         gradients, nll = backward(one, 1)
         found = [backward(part, world_size) for part in parts]
@@ -273,16 +291,16 @@ def limited(module: TranslationData, epochs: int | None) -> TranslationData:
 
 def test_the_limit_of_epochs_changes_no_step_before_it(mixed: Path) -> None:
     """A resumed run may have another limit."""
-    endless = list(islice(data(mixed).step_shards(0, 1), 200))
+    endless = list(islice(data(mixed).stream.shards(0, 1), 200))
     for epochs in (1, 2, 3):
-        steps = list(limited(data(mixed), epochs).step_shards(0, 1))
+        steps = list(limited(data(mixed), epochs).stream.shards(0, 1))
         assert [shard.last for shard in steps] == [False] * (len(steps) - 1) + [True]
         assert [step_sources([shard]) for shard in steps] == [step_sources([s]) for s in endless[: len(steps)]]
-        tokens = data(mixed).train_tgt_tokens
+        tokens = data(mixed).stream.tgt_tokens
         assert sum(shard.tgt_tokens for shard in steps) == pytest.approx(epochs * tokens, abs=110)
         finished = limited(data(mixed), epochs)
         finished.load_state_dict({"epoch": 0, "step": len(steps)})
-        assert not list(finished.step_shards(0, 1))
+        assert not list(finished.stream.shards(0, 1))
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 2, 7])
@@ -290,7 +308,7 @@ def test_the_epochs_end_where_a_pair_is_longer_than_several_steps(batch_tokens: 
     module = data(mixed)
     for seed in range(8):
         module.planner = Planner(batch_tokens=batch_tokens, device_tokens=120, pool=3, seed=seed)
-        steps = list(islice(limited(module, 1).step_shards(0, 1), 1000))
+        steps = list(islice(limited(module, 1).stream.shards(0, 1), 1000))
         assert steps[-1].last
 
 
@@ -302,7 +320,7 @@ def test_another_text_or_weight_than_that_of_the_checkpoint_is_reported(
     assert "changed since the checkpoint" not in capsys.readouterr().err
     changed = data(mixed, "data.train.talks.weight=2")
     changed.load_state_dict(state)
-    assert changed.cursor == (0, 0)
+    assert changed.stream.cursor == (0, 0)
     assert "changed since the checkpoint: this epoch may repeat or skip some sentences" in capsys.readouterr().err
     changed.resume = True
     with pytest.raises(HeedError, match=r"resume=true: the text of data\.train has changed since the checkpoint"):
@@ -316,15 +334,14 @@ def test_another_text_or_weight_than_that_of_the_checkpoint_is_reported(
         changed.load_state_dict(state)
 
 
-def test_source_words_are_counted_in_all_texts_and_directions_as_they_are_written(tmp_path: Path) -> None:
-    def lines(name: str, size: int) -> ParallelText:
-        return ParallelText([f"{name} №{n} Ж" for n in range(size)], [f"{name.upper()} {n}" for n in range(size)])
+@pytest.mark.parametrize("both", [False, True])
+def test_source_words_are_counted_in_all_texts_and_directions_as_they_are_written(both: bool, tmp_path: Path) -> None:
+    def lines(name: str, size: int) -> Sentences:
+        return Sentences([f"{name} №{n} Ж" for n in range(size)], [f"{name.upper()} {n}" for n in range(size)])
 
-    directions = Direction("en", "de"), Direction("de", "en")
-    big, small = (
-        training_text(lines(name, size), tmp_path, directions=directions[:count])
-        for name, size, count in (("big", 900, 2), ("small", 100, 1))
-    )
-    counts = TrainingTexts([big, small]).count_in_sources(lambda lines: Counter(" ".join(lines).split()))
+    texts = [training_text(lines(name, size), tmp_path) for name, size in (("big", 900), ("small", 100))]
+    counts = TrainingSet(texts, both_directions=both).count_in_sources(lambda lines: Counter(" ".join(lines).split()))
     found = {word: counts[word] for word in ("big", "BIG", "small", "SMALL", "Ж", "№7", "7")}
-    assert found == {"big": 900, "BIG": 900, "small": 100, "SMALL": 0, "Ж": 1_000, "№7": 2, "7": 1}
+    assert found == {
+        "big": 900, "BIG": 900 * both, "small": 100, "SMALL": 100 * both, "Ж": 1_000, "№7": 2, "7": 2 * both,
+    }  # fmt: skip

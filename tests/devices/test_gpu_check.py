@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from heed.data.steps import CPU_TOKENS
+from heed.data.steps.steps import CPU_TOKENS
 
 ROOT = Path(__file__).parents[2]
 

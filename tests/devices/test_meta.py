@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from heed.data.batch import Batch, collate
-from heed.data.datamodule import StepShard
-from heed.data.pairs import Pairs, id_lists
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.pairs import Pairs, id_lists
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch, collate
+from heed.data.steps.stream import StepShard
 from heed.decoding import BeamSearch, GreedySearch, SampleSearch, Search
 from heed.decoding.search import History
 from heed.layers.positions import PositionsConfig
@@ -89,11 +89,11 @@ def tokenizer() -> Tokenizer:
 
 
 def batch(*, padded: bool) -> Batch:
-    """Return a batch of a mixture of three corpora; one has no sentence in it."""
+    """Return a batch of a mixture of three texts; one has no sentence in it."""
     lengths = ((3, 4, 2, 1, 2), (4, 5, 2, 3, 1)) if padded else ((3, 3, 3, 3, 3), (4, 4, 4, 4, 4))
     src, tgt = (id_lists([[5] * length for length in side]) for side in lengths)
     rows = np.arange(5)
-    return collate(rows, Pairs(rows, src, tgt), corpus=np.array([0, 2, 0, 0, 2]), corpora=3)
+    return collate(rows, Pairs(rows, src, tgt), text_of=np.array([0, 2, 0, 0, 2]), texts=3)
 
 
 class MaskedSGD(torch.optim.Optimizer):

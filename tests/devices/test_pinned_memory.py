@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from heed.data.batch import Batch
+from heed.data.steps.batch import Batch
 
 
 @pytest.mark.full

@@ -17,7 +17,7 @@ from experiments.claims import CLAIMS, heads, parallel, score_functions, vanishi
 from experiments.measures import Figure, Values
 from experiments.runner import ROOT, ExperimentRunner, ModelSpec, TrainedModel
 
-from heed.data.corpora.synthetic import read_split
+from heed.data.text.synthetic_corpus import read_split
 
 TINY = (
     "data=synthetic", "data.train=400", "data.valid=60", "data.test=60", "data.long=20", "trainer=cpu",

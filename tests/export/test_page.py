@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import heed
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.export import to_page
 from heed.inference.translator import Translator

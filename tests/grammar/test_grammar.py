@@ -25,7 +25,7 @@ from grammar.grammar import detokenize
 from grammar.rules import CONTRASTIVE_TAGS, RULES, RandomChoices
 from grammar.writing import CONTRASTS_PER_TAG, SIZES, line
 
-from heed.data.corpora.synthetic import read_split
+from heed.data.text.synthetic_corpus import read_split
 from heed.errors import HeedError
 from heed.evaluation.words import split_punctuation
 from heed.files import built_in_corpus

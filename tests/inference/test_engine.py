@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, SampleSearch, Search
 from heed.errors import HeedError
 from heed.inference.engine import Engine, length_batches, pad

@@ -9,7 +9,7 @@ import sentencepiece as spm
 import torch
 
 import heed
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.inference.translator import Translator

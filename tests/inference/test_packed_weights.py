@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from heed import kernels
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.inference.outputs import Translation
 from heed.inference.translator import Translator
 from heed.models.ensemble import Ensemble

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import heed
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction, align, to_gold

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.inference.translator import Translator
 from heed.interventions import Edit, force, force_row

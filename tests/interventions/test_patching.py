@@ -13,7 +13,7 @@ from torch import nn
 
 from heed.cli import main
 from heed.comparison.challenge import ContrastivePair
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.inference.translator import Translator
 from heed.interventions import Edit, patch

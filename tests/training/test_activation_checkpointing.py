@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from heed.data.batch import Batch
+from heed.data.steps.batch import Batch
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq, TrainableSeq2Seq
 from heed.symbols import BOS

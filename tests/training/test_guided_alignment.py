@@ -11,43 +11,44 @@ import torch
 from torch import Tensor
 
 import heed
-from heed.data.batch import Batch, collate
-from heed.data.pairs import Pairs
-from heed.data.text import ParallelText
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.encoding import encode
+from heed.data.pairs.pairs import Pairs
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch, collate
+from heed.data.text.source import Sentences
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.alignment import link_pieces, parse_pharaoh
 from heed.evaluation.words import split_words, word_shares
 from heed.training.guided_alignment import GuidedAlignment
-from tests.data.corpora import NO_RULES, only_text, train_tokenizer, training_text, write_lines
+from tests.data.texts import NO_RULES, only_text, train_tokenizer, training_text, write_lines
 
 WORDS = ("dog", "garden", "understanding", "of", "unbelievable", "rivers", "a", "elephant")
 
 
-def swapped_words(pairs: int) -> tuple[ParallelText, list[str]]:
+def swapped_words(pairs: int) -> tuple[Sentences, list[str]]:
     """Pairs whose target is the source's words in upper case, the first two swapped; and their alignments."""
     rng = random.Random(1)
     sources = [rng.sample(WORDS, rng.randint(2, 6)) for _ in range(pairs)]
     targets = [[word.upper() for word in (words[1], words[0], *words[2:])] for words in sources]
     links = [" ".join(f"{1 - j if j < 2 else j}-{j}" for j in range(len(words))) for words in sources]
-    return ParallelText([*map(" ".join, sources)], [*map(" ".join, targets)]), links
+    return Sentences([*map(" ".join, sources)], [*map(" ".join, targets)]), links
 
 
 @pytest.fixture
-def text() -> tuple[ParallelText, list[str]]:
+def text() -> tuple[Sentences, list[str]]:
     return swapped_words(200)
 
 
 @pytest.fixture
-def tokenizer(text: tuple[ParallelText, list[str]], tmp_path: Path) -> Tokenizer:
+def tokenizer(text: tuple[Sentences, list[str]], tmp_path: Path) -> Tokenizer:
     return train_tokenizer(text[0], tmp_path, vocab_size=310)
 
 
-def guide(file: Path, text: ParallelText, tokenizer: Tokenizer, **options: Any) -> tuple[GuidedAlignment, Pairs]:
+def guide(file: Path, text: Sentences, tokenizer: Tokenizer, **options: Any) -> tuple[GuidedAlignment, Pairs]:
     """Return the guide of a model with three decoder layers, and the training pairs."""
     cleaned = training_text(text, file.parent / "cache", **options)
-    stored = cleaned.encode(tokenizer)
+    stored = encode(cleaned, tokenizer)
     (batch,) = stored.batches
     rows = np.arange(len(stored))
     return GuidedAlignment(file, only_text(cleaned), tokenizer, {"cross": (3, 2)}, reverse=False), Pairs(
@@ -57,7 +58,7 @@ def guide(file: Path, text: ParallelText, tokenizer: Tokenizer, **options: Any) 
 
 @pytest.mark.parametrize("rules", [NO_RULES, NO_RULES | {"drop_duplicates": True, "max_chars": 30}])
 def test_targets_are_the_links_of_subwords(
-    rules: dict[str, Any], text: tuple[ParallelText, list[str]], tokenizer: Tokenizer, tmp_path: Path
+    rules: dict[str, Any], text: tuple[Sentences, list[str]], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     pairs, links = text
     links[3], links[5] = "", links[5].replace("-", "?", 1)  # a pair without links, and a possible link
@@ -86,7 +87,7 @@ def test_targets_are_the_links_of_subwords(
 
 
 def guide_three(
-    text: tuple[ParallelText, list[str]], tokenizer: Tokenizer, folder: Path
+    text: tuple[Sentences, list[str]], tokenizer: Tokenizer, folder: Path
 ) -> tuple[GuidedAlignment, Batch, Tensor]:
     """Guidance by the links of a text, a batch of three of its pairs, and the targets of the batch."""
     pairs, links = text
@@ -97,7 +98,7 @@ def guide_three(
 
 
 def test_the_loss_is_the_cross_entropy_of_the_chosen_head(
-    text: tuple[ParallelText, list[str]], tokenizer: Tokenizer, tmp_path: Path
+    text: tuple[Sentences, list[str]], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     guided, batch, targets = guide_three(text, tokenizer, tmp_path)
     assert (guided.extraction.layer, guided.extraction.head, guided.extraction.row) == (2, 1, "output")
@@ -112,7 +113,7 @@ def test_the_loss_is_the_cross_entropy_of_the_chosen_head(
 
 
 def test_weights_outside_a_window_are_no_part_of_the_loss(
-    text: tuple[ParallelText, list[str]], tokenizer: Tokenizer, tmp_path: Path
+    text: tuple[Sentences, list[str]], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     guided, batch, targets = guide_three(text, tokenizer, tmp_path)
     tgt, src = targets.shape[1:]
@@ -138,7 +139,7 @@ def test_weights_outside_a_window_are_no_part_of_the_loss(
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(
-    lines: list[str], why: str, text: tuple[ParallelText, list[str]], tokenizer: Tokenizer, tmp_path: Path
+    lines: list[str], why: str, text: tuple[Sentences, list[str]], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     write_lines(tmp_path, links_txt=lines)
     with pytest.raises(HeedError, match=why):
@@ -146,7 +147,7 @@ def test_a_file_that_does_not_fit_is_refused(
 
 
 def test_what_cannot_be_guided_is_refused(
-    text: tuple[ParallelText, list[str]], tokenizer: Tokenizer, tmp_path: Path
+    text: tuple[Sentences, list[str]], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     write_lines(tmp_path, links_txt=text[1])
     file = tmp_path / "links.txt"
@@ -159,7 +160,7 @@ def test_what_cannot_be_guided_is_refused(
 
 @pytest.mark.parametrize("family", ["transformer", pytest.param("rnn", marks=pytest.mark.full)])
 def test_a_guided_head_aligns(
-    family: str, run: Callable[..., Path], tmp_path: Path, text: tuple[ParallelText, list[str]]
+    family: str, run: Callable[..., Path], tmp_path: Path, text: tuple[Sentences, list[str]]
 ) -> None:
     pairs, links = text
     write_lines(tmp_path, train_en=pairs.src[20:], train_de=pairs.tgt[20:], links_txt=links[20:])

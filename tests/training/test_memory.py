@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from heed.data.batch import Batch
-from heed.data.steps import CPU_TOKENS
+from heed.data.steps.batch import Batch
+from heed.data.steps.steps import CPU_TOKENS
 from heed.errors import HeedError
 from heed.training.memory import explain_out_of_memory
 

@@ -13,12 +13,12 @@ import pytest
 import sentencepiece as spm
 import torch
 
-from heed.data.batch import Batch
-from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.datamodule import TranslationData
-from heed.data.steps import Planner
-from heed.data.text import ParallelText
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch
+from heed.data.steps.steps import Planner
+from heed.data.text.corpus import Corpus, EvaluationSet
+from heed.data.text.source import Sentences
 from heed.decoding import GreedySearch
 from heed.directions import Direction
 from heed.errors import HeedError
@@ -31,7 +31,7 @@ from heed.training.loss import translation_loss
 from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
 from heed.training.schedules import Constant, Cosine, CosineInTime
 from tests.conftest import TRANSFORMER
-from tests.data.corpora import numbered_dogs, only_text, train_tokenizer, training_text
+from tests.data.texts import numbered_dogs, only_text, train_tokenizer, training_text
 
 FAMILIES = ["transformer", "rnn"]
 
@@ -122,7 +122,7 @@ def test_a_cosine_ends_with_each_training(
     tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     pairs = numbered_dogs(4)
-    valid = {"valid": EvaluationSet(ParallelText(["a dog"], ["ein Hund"]), Direction("en", "de"))}
+    valid = {"valid": EvaluationSet(Sentences(["a dog"], ["ein Hund"]), Direction("en", "de"))}
     text = only_text(training_text(pairs, tmp_path))
     corpus = Corpus(name="dogs", train=text, valid=valid, tests={}, max_eval_tokens=None)
     planner = Planner(batch_tokens=50, device_tokens=50, pool=4, seed=1)
@@ -277,7 +277,7 @@ def test_the_final_loss_is_that_of_fp32_for_a_run_in_bf16(
     tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = build_module(tiny_model("transformer").float(), tokenizer)
-    data = SimpleNamespace(evaluated=["test"], planner=SimpleNamespace(device_tokens=100))
+    data = SimpleNamespace(sets=SimpleNamespace(evaluated=["test"]), planner=SimpleNamespace(device_tokens=100))
     monkeypatch.setattr(TranslationModule, "data", data)
     batch = random_batch()
     hidden = module.model.decode_hidden(batch.src, None, batch.tgt_in, src_lengths=batch.src_lengths)
@@ -299,7 +299,7 @@ def test_only_the_first_process_scores_translations(
     module = build_module(tiny_model("rnn"), tokenizer)
     module.metrics = {"comet": lambda _: scored.append("comet") or MetricScore(0.5, "signature")}  # type: ignore[dict-item]
     trainer = SimpleNamespace(world_size=1, is_global_zero=rank == 0, strategy=SimpleNamespace(broadcast=receive))
-    text = ParallelText(["a"], ["b"])
+    text = Sentences(["a"], ["b"])
     direction = SimpleNamespace(tgt_lang="de")
     monkeypatch.setattr(TranslationModule, "trainer", trainer)
     monkeypatch.setattr(

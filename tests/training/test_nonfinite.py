@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heed.data.batch import Batch
+from heed.data.steps.batch import Batch
 from heed.errors import HeedError
 from heed.training.module import TranslationModule
 from heed.training.muon import Muon

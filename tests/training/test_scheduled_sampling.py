@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heed.data.batch import Batch
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch
 from heed.errors import HeedError
 from heed.models.seq2seq import Memory, Seq2Seq
 from heed.symbols import BOS, PAD

@@ -22,7 +22,7 @@ PRELOADED = (
     "matplotlib.figure", "PIL.PngImagePlugin", "optuna", "ctranslate2", "transformers.models.marian.modeling_marian",
     "transformers.models.pegasus.modeling_pegasus", "fastapi.testclient", "heed.cli", "heed.launch.run",
     "heed.launch.grid", "heed.report", "heed.plot", "heed.inference.loading", "heed.sweep.search",
-    "heed.serve.service", "heed.training.module", "heed.data.corpora.files", "heed.data.corpora.synthetic",
+    "heed.serve.service", "heed.training.module", "heed.data.text.files_corpus", "heed.data.text.synthetic_corpus",
 )  # fmt: skip
 TIME_LIMIT = 240.0
 """Seconds after which a command counts as hanging."""

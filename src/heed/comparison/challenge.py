@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from heed.comparison.runs import Side
-from heed.data.formats.files import read_lines
+from heed.data.text.formats.files import read_lines
 from heed.errors import HeedError, argument
 from heed.files import built_in_corpus
 

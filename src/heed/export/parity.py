@@ -8,7 +8,7 @@ from random import Random
 from time import perf_counter
 from typing import Any
 
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores

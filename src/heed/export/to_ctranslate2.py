@@ -12,7 +12,7 @@ import torch
 
 from heed import __version__
 from heed.cache import build_once, cache_home, cache_key
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, NBest, Search
 from heed.errors import HeedError
 from heed.export import ctranslate2_model, require

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Hypothesis, NBest, Search
 from heed.errors import HeedError
 from heed.export import huggingface_model, require

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import chain
 
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.directions import Direction
 from heed.errors import HeedError, argument
 from heed.languages import find_language

@@ -22,7 +22,7 @@ from safetensors.torch import save as serialize
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction
 from heed.files import check_regular, read_yaml, write_file, writing, yaml_text

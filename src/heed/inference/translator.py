@@ -9,7 +9,7 @@ from itertools import islice, repeat
 from operator import add
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, NBest, Search
 from heed.directions import Direction
 from heed.errors import HeedError

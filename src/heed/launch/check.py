@@ -3,14 +3,13 @@
 import sys
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
-from heed.data.formats.text_files import TextFiles
-from heed.data.preparation.prepared_text import PreparedText
-from heed.data.text import Source
+from heed.data.text.formats.text_files import read_text
+from heed.data.text.source import Source
+from heed.data.text.text import Text
 from heed.errors import HeedError
 from heed.evaluation.diagnosis import describe, diagnose
 from heed.evaluation.parallel_text import ENOUGH, Fault, Sides, find_faults
@@ -48,17 +47,17 @@ def check(
     yield from diagnose(facts).values()
     corpus, table = data.corpus, list[tuple[str, int, str]]()
     unit = "line"
-    for part in corpus.train.texts:
-        of_direction = (each.text for each in corpus.valid.values() if each.direction == part.text.direction)
+    for text in corpus.train.texts:
+        of_direction = (each.text for each in corpus.valid.values() if each.direction == text.direction)
         valid, first = next((Sides(each.src, each.tgt) for each in of_direction), Sides([], [])), 0
-        for source in part.text.sources:
-            unit = unit if isinstance(source, TextFiles) else "pair"
-            blocks = _blocks(source, part, first, with_dropped=lines is not None)
+        for source in text.sources:
+            unit = unit if getattr(source, "read", None) is read_text else "pair"
+            blocks = _blocks(source, text, first, with_dropped=lines is not None)
             first += yield from _examine(source.name, blocks, valid, table, unit=unit)
     sets = {**corpus.valid, **corpus.tests} if with_sets else {}
     samples = {direction: sample_text(corpus, direction) for direction in {each.direction for each in sets.values()}}
-    for name, (text, direction) in sets.items():
-        whole = [(Sides(text.src, text.tgt), dict[int, str]())]
+    for name, (sentences, direction) in sets.items():
+        whole = [(Sides(sentences.src, sentences.tgt), dict[int, str]())]
         yield from _examine(name, whole, samples[direction], table, unit=unit, split=name)
     if lines:
         rows = ("\t".join((" ".join(name.split()), str(number), fault)) for name, number, fault in table)
@@ -69,14 +68,12 @@ def check(
         yield from _write_kept(write, corpus.train.texts)
 
 
-def _blocks(
-    source: Source, part: PreparedText, first: int, *, with_dropped: bool
-) -> Iterator[tuple[Sides, Mapping[int, str]]]:
+def _blocks(source: Source, text: Text, first: int, *, with_dropped: bool) -> Iterator[tuple[Sides, Mapping[int, str]]]:
     """Yield the pairs of an input, after the ``first`` pairs of its text, and the rules that drop some by place."""
     with progress_bar(f"Examining {source.name:.60}", total=source.size, unit="B") as bar:
         for block in source.blocks(bar.update):
-            src, tgt = (block.tgt, block.src) if part.rules.swapped else (block.src, block.tgt)
-            yield Sides(src, tgt), part.dropped(replace(block, src=src, tgt=tgt), first) if with_dropped else {}
+            block = block.swapped() if text.clean.rules.swapped else block
+            yield Sides(block.src, block.tgt), text.clean.dropped(block, first) if with_dropped else {}
             first += len(block)
 
 
@@ -126,16 +123,16 @@ def _ranges(rows: Sequence[int]) -> str:
     return ", ".join(ranges[:EXAMPLES]) + rest
 
 
-def _write_kept(folder: Path, texts: Sequence[PreparedText]) -> Iterator[str]:
+def _write_kept(folder: Path, texts: Sequence[Text]) -> Iterator[str]:
     """Write the pairs of each text that cleaning keeps to two files, and yield their names."""
     with replacing(folder) as unfinished:
         unfinished.mkdir()
-        for part in texts:
-            src_lang, tgt_lang = part.text.direction
+        for text in texts:
+            src_lang, tgt_lang = text.direction
             languages = ("src", "tgt") if src_lang == tgt_lang else (src_lang, tgt_lang)
-            src, tgt = (quote(f"{part.text.name or 'train'}.{language}", safe="") for language in languages)
+            src, tgt = (quote(f"{text.name or 'train'}.{language}", safe="") for language in languages)
             with (unfinished / src).open("wb") as src_file, (unfinished / tgt).open("wb") as tgt_file:
-                for block, _ in map(part.clean.read, part.clean.blocks):
+                for block in map(text.read, text.clean.blocks):
                     src_file.write("".join(f"{line}\n" for line in block.src).encode())
                     tgt_file.write("".join(f"{line}\n" for line in block.tgt).encode())
-            yield f"{folder / src} and {folder / tgt} have the {len(part):,} pairs that cleaning keeps."
+            yield f"{folder / src} and {folder / tgt} have the {len(text.clean):,} pairs that cleaning keeps."

@@ -24,8 +24,8 @@ from heed.runs.model_card import write_model_card
 from heed.runs.results import INITIAL_SCORES, build_results, write_results
 from heed.training.callbacks.attention_heads import MeasureAttentionHeads
 from heed.training.callbacks.checkpoints import Checkpoints
-from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.metrics_logger import MetricsLogger
+from heed.training.callbacks.text_counts import CountTexts
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
 
@@ -47,13 +47,13 @@ def write_run(
     metrics = next(callback for callback in trainer.callbacks if isinstance(callback, MetricsLogger))
     totals, speed = metrics.totals, metrics.speed()
     alignment = next((c.results for c in trainer.callbacks if isinstance(c, MeasureAttentionHeads)), None)
-    corpora = next((c.results() for c in trainer.callbacks if isinstance(c, CountCorpora)), None)
+    texts = next((c.results() for c in trainer.callbacks if isinstance(c, CountTexts)), None)
     checkpoints: Checkpoints = trainer.checkpoint_callback
     ranking, best = checkpoints.selection, [checkpoint_step(path) for path in checkpoints.best]
     used_steps = [checkpoint_step(path) for path in _choose_checkpoints(config["weights"], checkpoints)]
 
     for split, result in module.results.items():
-        run.write_translations(split, data.texts[split], result.translations)
+        run.write_translations(split, data.sets.texts[split], result.translations)
     _write_word_counts(run.path / "translations" / WORD_COUNTS, data)
 
     languages = corpus.directions[0]._asdict()
@@ -78,7 +78,7 @@ def write_run(
         "seed": config["seed"],
         "params": sum(parameter.numel() for parameter in model.parameters()),
         "steps": trainer.global_step,
-        "epochs": round(totals["tgt_tokens"] / data.train_tgt_tokens, 2),
+        "epochs": round(totals["tgt_tokens"] / data.stream.tgt_tokens, 2),
         "tokens": totals["src_tokens"] + totals["tgt_tokens"],
         "tgt_tokens": totals["tgt_tokens"],
         "train_seconds": round(totals["fit_seconds"], 1),
@@ -97,7 +97,7 @@ def write_run(
         "match": match,
         "initial_scores": json.loads(initial.read_text(encoding="utf-8")) if initial.exists() else None,
         "alignment": alignment,
-        **({} if corpora is None else {"corpora": corpora}),
+        **({} if texts is None else {"corpora": texts}),
         "model_dir": str(run.path / "model"),
         "git": _git_commit(),
         "options": list(options),
@@ -107,7 +107,7 @@ def write_run(
         "tokenizer_hash": tokenizer.hash,
     }
     evaluated = {split: (result.scores, result.loss) for split, result in module.results.items()}
-    results = build_results(facts, evaluated, validated=data.validated)
+    results = build_results(facts, evaluated, validated=data.sets.validated)
     write_model_card(run.path, results, directions=corpus.directions, license=config["license"])
     write_results(run.path, results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)

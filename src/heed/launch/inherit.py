@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.inference import model_folder

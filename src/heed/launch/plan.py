@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from heed.data.corpus import Corpus
-from heed.data.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.text.corpus import Corpus
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.launch.compose import PARTS, Command, Options

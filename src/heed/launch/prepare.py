@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from heed.data.pairs.encoding import encode
 from heed.launch.compose import compose, flags_last
 from heed.launch.errors import explained
 from heed.launch.plan import check_options, read_text
@@ -18,11 +19,11 @@ def prepare(words: Sequence[str]) -> str:
         options, parts = check_options(compose(words).options)
     corpus, tokenizer = read_text(options, parts)
     lines = []
-    for part in corpus.train.texts:
-        pairs = part.encode(tokenizer)
+    for text in corpus.train.texts:
+        pairs = encode(text, tokenizer)
         src, tgt = pairs.chunk_tokens.sum(axis=0).tolist()
         lines += [
-            f"Prepared: {part.text.name}{': ' if part.text.name else ''}{len(pairs):,} pairs with {src:,} source and "
+            f"Prepared: {text.name}{': ' if text.name else ''}{len(pairs):,} pairs with {src:,} source and "
             f"{tgt:,} target tokens",
             f"Folder:   {pairs.folder}",
             f"Digest:   {pairs.digest}",

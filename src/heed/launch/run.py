@@ -30,10 +30,10 @@ from heed.runs.checkpoints import BUILT_IN, Selection
 from heed.runs.folder import RunFolder
 from heed.runs.results import FACTS, INITIAL_SCORES, PRUNED, plain_scores
 from heed.runs.trained import TrainedRun
-from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.ema import EMA
 from heed.training.callbacks.page import RunPage
 from heed.training.callbacks.stopping import Pruning, Report
+from heed.training.callbacks.text_counts import CountTexts
 from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loggers import closing
 from heed.training.memory import count_moments
@@ -72,7 +72,7 @@ def train(
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
             results = write_run(run, trainer, module, options=plan.command.differences, match=plan.match)
-            print_line(results_summary(folder, results, example=data.texts[data.validated[0]].src[0]))
+            print_line(results_summary(folder, results, example=data.sets.texts[data.sets.validated[0]].src[0]))
         return TrainedRun(folder)
 
 
@@ -103,7 +103,7 @@ def build(
         resume=options["resume"],
     )
     if corpus.train.is_mixture:
-        trainer.callbacks.append(CountCorpora([part.text.name for part in corpus.train.texts]))
+        trainer.callbacks.append(CountTexts([text.name for text in corpus.train.texts]))
     torch.manual_seed(options["seed"])
     model = build_model_on("cpu", parts["model"], **tokenizer.vocabulary)
     if options["init_from"]:

@@ -30,7 +30,7 @@ def run_facts(
     ``auto`` says what options became that were ``auto``.
     """
     corpus, tokenizer, model, planner = data.corpus, module.tokenizer, module.model, data.planner
-    counts = {"train": len(data.train)} | {name: len(text) for name, text in data.texts.items()}
+    counts = {"train": len(data.stream.pairs)} | {name: len(text) for name, text in data.sets.texts.items()}
     directions = ", ".join(" → ".join(direction) for direction in corpus.directions)
     sizes = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
@@ -40,7 +40,7 @@ def run_facts(
         "Data": f"{corpus.name}, {directions}; pairs: {sizes}; {subwords} subwords",
         "Model": f"{model.config.family}, {sum(p.numel() for p in model.parameters()):,} parameters, on "
         f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
-        "Training": f"{limit}, {data.train_tgt_tokens / planner.batch_tokens:,.0f} per epoch, "
+        "Training": f"{limit}, {data.stream.tgt_tokens / planner.batch_tokens:,.0f} per epoch, "
         f"{planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
         "Learning": f"{type(optimizer).__name__} with the peak rate {optimizer.param_groups[0]['lr']:g}, "
         f"{type(module.schedule).__name__}",
@@ -79,7 +79,7 @@ def size_facts(module: TranslationModule, data: TranslationData) -> dict[str, st
     megabytes = sum(weight.numel() * weight.element_size() for weight in seen) / 1e6
     moments = count_moments(module.configure_optimizers())
     tokens = data.planner.device_tokens
-    activations = tokens * activation_bytes(lambda batch: module.summed_loss(batch)[0], data.longest) / 1e6
+    activations = tokens * activation_bytes(lambda batch: module.summed_loss(batch)[0], data.stream.longest) / 1e6
     return {
         "Parts": ", ".join(counts),
         "Memory": f"about {(2 + moments) * megabytes + activations:,.0f} MB in training, including {activations:,.0f} "
@@ -89,13 +89,13 @@ def size_facts(module: TranslationModule, data: TranslationData) -> dict[str, st
 
 def idle_devices(devices: int, data: TranslationData) -> str:
     """Return a line of advice if a step has fewer micro-batches than there are devices."""
-    device_tokens, used = data.planner.device_tokens, math.ceil(data.step_tokens / data.planner.device_tokens)
+    device_tokens, used = data.planner.device_tokens, math.ceil(data.stream.step_tokens / data.planner.device_tokens)
     if data.planner.auto or used >= devices:
         return ""
     return (
-        f"{devices - used} of {devices} will be idle: a step's {data.step_tokens:,.0f} source and target "
+        f"{devices - used} of {devices} will be idle: a step's {data.stream.step_tokens:,.0f} source and target "
         f"tokens fit into {used} × batching.device_tokens={device_tokens}; "
-        f"try {math.floor(data.step_tokens / (devices - 0.5))} (this changes rounding and dropout masks)."
+        f"try {math.floor(data.stream.step_tokens / (devices - 0.5))} (this changes rounding and dropout masks)."
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
-from heed.data.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.files import write_file
 from heed.progress import is_first_process
 from heed.runs.claim import FAILURE
@@ -34,7 +34,7 @@ class RunFolder:
             (self.path / FAILURE).unlink(missing_ok=True)  # of the process that is resumed
         return checkpoint
 
-    def write_translations(self, split: str, text: ParallelText, translations: list[str]) -> None:
+    def write_translations(self, split: str, text: Sentences, translations: list[str]) -> None:
         """Write ``translations/<split>.{src,ref,hyp}``, one sentence per line, and annotations to ``.meta.jsonl``."""
         folder = self.path / "translations"
         folder.mkdir(exist_ok=True)

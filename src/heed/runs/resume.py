@@ -69,7 +69,7 @@ def adopt_checkpoint(checkpoint: dict[str, Any], *, is_mixture: bool) -> None:
     """Prepare another run's checkpoint for a new run (``ckpt_path=``), whose text and options may differ.
 
     Dropped: which validations were the best, by another metric or text. A mixture continues at the step, even if the
-    other text was none. `CountCorpora` keeps the counts of the texts of the same name. Everything else is kept.
+    other text was none. `CountTexts` keeps the counts of the texts of the same name. Everything else is kept.
     """
     for callback in ("Checkpoints", "EarlyStopping"):
         checkpoint["callbacks"].pop(callback, None)

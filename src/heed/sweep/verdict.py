@@ -11,7 +11,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from heed.data.corpus import Corpus
+from heed.data.text.corpus import Corpus
 from heed.decoding.search import Search
 from heed.errors import HeedError
 from heed.evaluation.scores import SystemOutput, score_output

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heed.data.batch import Batch
-from heed.data.formats.files import read_lines
-from heed.data.tokenizer import Tokenizer
-from heed.data.training_texts import TrainingTexts
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch
+from heed.data.text.corpus import TrainingSet
+from heed.data.text.formats.files import read_lines
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction
 from heed.layers.edits import Heads
@@ -39,16 +39,16 @@ class GuidedAlignment:
             cross-attention.
     """
 
-    def __init__(self, file: Path, texts: TrainingTexts, tokenizer: Tokenizer, heads: Heads, *, reverse: bool) -> None:
+    def __init__(self, file: Path, train: TrainingSet, tokenizer: Tokenizer, heads: Heads, *, reverse: bool) -> None:
         if "cross" not in heads:
             raise HeedError("module.guided_alignment needs a model with cross-attention.")
-        if texts.is_mixture or len(texts.directions) > 1:
+        if train.is_mixture or len(train.directions) > 1:
             raise HeedError("module.guided_alignment needs a single training text of one direction.")
         layers, _ = heads["cross"]
         self.extraction = Extraction(layer=max(1, layers - 1), head=1, row="output")
         """The map that gives the trained model's alignments."""
-        by_line = _read_links(file, texts.texts[0].clean.report.total, reverse=reverse)
-        self._links = [by_line[line] for line in texts.texts[0].clean.lines()]
+        by_line = _read_links(file, train.texts[0].clean.report.total, reverse=reverse)
+        self._links = [by_line[line] for line in train.texts[0].clean.lines()]
         self._src_marks = _mark_pieces(tokenizer.src_pieces(range(tokenizer.src_vocab)))
         self._tgt_marks = _mark_pieces(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
 

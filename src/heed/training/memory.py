@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from heed.data.batch import Batch
 from heed.data.datamodule import TranslationData
+from heed.data.steps.batch import Batch
 from heed.errors import HeedError
 from heed.models.transformer import DecoderLayer, EncoderLayer
 from heed.symbols import UNK
@@ -95,7 +95,7 @@ def find_device_tokens(module: L.LightningModule, loss: Callable[[Batch], Tensor
     Returns:
         rows × (source length + target length), with padding.
     """
-    device, (src_length, tgt_length) = module.device, data.longest
+    device, (src_length, tgt_length) = module.device, data.stream.longest
     # Adam allocates two values per parameter at its first step.
     optimizer_state = sum(2 * p.numel() * p.element_size() for p in module.parameters())
 
@@ -118,7 +118,7 @@ def find_device_tokens(module: L.LightningModule, loss: Callable[[Batch], Tensor
                 module.zero_grad(set_to_none=True)
                 torch.cuda.empty_cache()
 
-    rows, max_tokens = 1, data.step_tokens / module.trainer.world_size
+    rows, max_tokens = 1, data.stream.step_tokens / module.trainer.world_size
     while rows * (src_length + tgt_length) < max_tokens and fits(2 * rows):
         rows *= 2
     tokens = torch.tensor(rows * (src_length + tgt_length), device=device)

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from heed.compat import fit_progress
-from heed.data.batch import Batch
-from heed.data.datamodule import StepShard, TranslationData
-from heed.data.tokenizer import Tokenizer
+from heed.data.datamodule import TranslationData
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.steps.batch import Batch
+from heed.data.steps.stream import StepShard
 from heed.decoding import GreedySearch, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
@@ -199,7 +200,7 @@ class TranslationModule(L.LightningModule):
         if self.data.planner.auto and self.device.type == "cuda":
             with self.trainer.precision_plugin.train_step_context():
                 tokens = find_device_tokens(self, lambda batch: self.summed_loss(batch)[0], self.data)
-            self.data.planner.device_tokens = tokens
+            self.data.planner.resolve_auto(tokens)
 
     def on_train_start(self) -> None:
         self.training_began = True
@@ -233,16 +234,16 @@ class TranslationModule(L.LightningModule):
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
         step_if_finite(optimizer, raw_optimizer, finite, uses_grad_scaler=scaler is not None)
-        self.data.cursor = (shard.epoch, shard.step + 1)
+        self.data.stream.finished(shard)
         tokens = torch.full_like(loss_sum, shard.tgt_tokens / self.trainer.world_size)
-        sums = {"loss_sum": loss_sum, "nll_sum": nll.sum(), "nll_of_corpora": nll, "tokens": tokens}
+        sums = {"loss_sum": loss_sum, "nll_sum": nll.sum(), "nll_of_texts": nll, "tokens": tokens}
         return {name: value.where(finite, 0.0) for name, value in sums.items()} | {"grad_norm": norm.detach()}
 
     def _backward(self, shard: StepShard) -> tuple[Tensor, Tensor]:
         """Accumulate the gradients of all micro-batches.
 
         Returns:
-            The summed loss, and the negative log-likelihood of each corpus.
+            The summed loss, and the negative log-likelihood of each text.
         """
         loss_sum = torch.zeros((), device=self.device)
         nll_sum = torch.zeros(len(self.data.corpus.train.texts), device=self.device)
@@ -268,7 +269,7 @@ class TranslationModule(L.LightningModule):
         return loss_sum, nll_sum
 
     def summed_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the training loss of a batch, and the negative log-likelihood of each corpus in it.
+        """Return the training loss of a batch, and the negative log-likelihood of each text in it.
 
         Both are summed over target tokens.
         """
@@ -311,12 +312,12 @@ class TranslationModule(L.LightningModule):
     # ---- validation: greedy search, because it only has to rank checkpoints
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._evaluate(self.data.validated[dataloader_idx], batch, self.greedy)
+        self._evaluate(self.data.sets.validated[dataloader_idx], batch, self.greedy)
 
     def on_validation_epoch_end(self) -> None:
-        self.results |= {name: self._gather(name, self.greedy) for name in self.data.validated}
-        directions = self.data.directions
-        by_direction = {str(directions[name]): self._validation_scores(name) for name in self.data.validated}
+        self.results |= {name: self._gather(name, self.greedy) for name in self.data.sets.validated}
+        directions = self.data.sets.directions
+        by_direction = {str(directions[name]): self._validation_scores(name) for name in self.data.sets.validated}
         self.validation_scores = {
             metric: fmean(scores[metric] for scores in by_direction.values())
             for metric in next(iter(by_direction.values()))
@@ -344,10 +345,10 @@ class TranslationModule(L.LightningModule):
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         # In fp32, so that the losses of runs in different precisions can be compared.
         with torch.autocast(self.device.type, enabled=False):
-            self._evaluate(self.data.evaluated[dataloader_idx], batch, self.search)
+            self._evaluate(self.data.sets.evaluated[dataloader_idx], batch, self.search)
 
     def on_test_epoch_end(self) -> None:
-        self.results = {split: self._gather(split, self.search) for split in self.data.evaluated}
+        self.results = {split: self._gather(split, self.search) for split in self.data.sets.evaluated}
 
     def _evaluate(self, split: str, batch: Batch, search: Search) -> None:
         """Compute loss and translations of a batch, and add them to the outputs of its split."""
@@ -373,7 +374,7 @@ class TranslationModule(L.LightningModule):
             torch.distributed.all_gather_object(outputs, own)
         rows = sorted(row for part in outputs for row in part.translations)
         translations = self.tokenizer.decode_tgt([tokens for _, tokens in rows])
-        text = self.data.texts[split]
+        text = self.data.sets.texts[split]
         assert len(rows) == len(text), "each sentence is evaluated exactly once"
         seconds = sum(part.decode_seconds for part in outputs)
         nll, tokens = sum(part.nll for part in outputs), sum(part.tgt_tokens for part in outputs)
@@ -383,7 +384,7 @@ class TranslationModule(L.LightningModule):
                 hypotheses=translations,
                 references=[text.tgt],
                 sources=text.src,
-                tgt_lang=self.data.directions[split].tgt_lang,
+                tgt_lang=self.data.sets.directions[split].tgt_lang,
                 likelihood=lambda: (nll, tokens),
                 maximized=search.utility,
             )

@@ -113,5 +113,5 @@ def planned_steps(trainer: L.Trainer, data: TranslationData) -> int | None:
     """
     limits = [trainer.max_steps] if trainer.max_steps > 0 else []
     if trainer.max_epochs and trainer.max_epochs > 0:
-        limits.append(math.ceil(trainer.max_epochs * data.train_tgt_tokens / data.planner.batch_tokens))
+        limits.append(math.ceil(trainer.max_epochs * data.stream.tgt_tokens / data.planner.batch_tokens))
     return min(limits, default=None)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from heed.data.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.decoding import GreedySearch
 from heed.inference import model_folder
 from heed.inference.translator import Translator
@@ -94,9 +94,9 @@ def test_a_resumed_run_removes_maps_of_later_steps(tmp_path: Path) -> None:
     assert [path.name for path in sorted((tmp_path / "attention").iterdir())] == ["0000002", "0000004"]
 
 
-def split(lengths: list[int], tags: list[str] | None = None) -> tuple[ParallelText, np.ndarray]:
+def split(lengths: list[int], tags: list[str] | None = None) -> tuple[Sentences, np.ndarray]:
     meta = None if tags is None else [json.dumps({"tag": tag}) for tag in tags]
-    return ParallelText(["x"] * len(lengths), ["y"] * len(lengths), meta), np.array(lengths)
+    return Sentences(["x"] * len(lengths), ["y"] * len(lengths), meta), np.array(lengths)
 
 
 def test_sentences_are_divided_among_phenomena_in_order_of_preference() -> None:

@@ -73,7 +73,7 @@ def test_sets_that_fine_tuning_made_worse_are_said_once(tmp_path: Path, capsys: 
 
     trainer = L.Trainer(default_root_dir=tmp_path, logger=False, barebones=True)
     results = {"valid": scored(50.0), "domain": scored(60.0), "general": scored(0.04), "new": scored(0.0)}
-    module = SimpleNamespace(results=results, data=SimpleNamespace(validated=["valid"]))
+    module = SimpleNamespace(results=results, data=SimpleNamespace(sets=SimpleNamespace(validated=["valid"])))
     callback = Diagnosis(init_from="runs/old")
     callback.on_test_start(trainer, module)  # the test before fine-tuning
     callback.on_test_end(trainer, module)

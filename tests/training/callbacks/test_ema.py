@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from heed.cli import main as heed
-from heed.data.datamodule import StepShard
+from heed.data.steps.stream import StepShard
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.launch.compose import Command

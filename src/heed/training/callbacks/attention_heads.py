@@ -10,7 +10,7 @@ import lightning as L
 import numpy as np
 from lightning.pytorch.callbacks import Callback
 
-from heed.data.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.evaluation.alignment import (
     Extraction,
     MatchCounts,
@@ -69,7 +69,7 @@ class MeasureAttentionHeads(Callback):
             records.start(after_step=trainer.global_step)  # a resumed run repeats the steps after its checkpoint
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        entropies, counts = self._measure(trainer, pl_module, pl_module.data.validated[0])
+        entropies, counts = self._measure(trainer, pl_module, pl_module.data.sets.validated[0])
         rates = None if counts is None else aer(counts)
         if rates is not None:
             pl_module.log(METRIC, float(rates.min()), rank_zero_only=True, logger=False)
@@ -83,14 +83,14 @@ class MeasureAttentionHeads(Callback):
 
     def on_test_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.extraction, self.error_rates = None, {}
-        for split in pl_module.data.evaluated:
-            if pl_module.data.texts[split].meta is None:
+        for split in pl_module.data.sets.evaluated:
+            if pl_module.data.sets.texts[split].meta is None:
                 continue
             _, counts = self._measure(trainer, pl_module, split)
             if counts is None:
                 continue
             if self.extraction is None:
-                assert split in pl_module.data.validated, "the extraction is chosen before a test set is evaluated"
+                assert split in pl_module.data.sets.validated, "the extraction is chosen before a test set is evaluated"
                 self.extraction = best_extraction(aer(counts))
             self.error_rates[split] = float(aer(counts)[self.extraction.index])
 
@@ -103,7 +103,7 @@ class MeasureAttentionHeads(Callback):
             sentences; None if there is nothing to count.
         """
         rows, counts = defaultdict(list), []
-        text: ParallelText = module.data.texts[split]
+        text: Sentences = module.data.sets.texts[split]
         number = min(len(text), self.sentences) if trainer.is_global_zero and module.model.attention_heads else 0
         for start in range(0, number, PAIRS_AT_ONCE):
             some = slice(start, min(start + PAIRS_AT_ONCE, number))

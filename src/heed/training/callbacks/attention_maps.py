@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from lightning.pytorch.callbacks import Callback
 
-from heed.data.text import ParallelText
+from heed.data.text.source import Sentences
 from heed.evaluation.alignment import annotated_gold, link_pieces
 from heed.evaluation.words import split_punctuation, word_shares
 from heed.files import write_file
@@ -79,9 +79,9 @@ class DrawAttentionMaps(Callback):
         Returns:
             The pictures by name; none for a model without attention.
         """
-        name = module.data.validated[0]
-        valid, translations = module.data.texts[name], module.results[name].translations
-        sentences = choose_sentences(valid, module.data.encoded[name].src_lengths, self.sentences)
+        name = module.data.sets.validated[0]
+        valid, translations = module.data.sets.texts[name], module.results[name].translations
+        sentences = choose_sentences(valid, module.data.sets.encoded[name].src_lengths, self.sentences)
         if not sentences:
             return {}
         src, tgt = ([side[row] for row in sentences.values()] for side in (valid.src, valid.tgt))
@@ -118,7 +118,7 @@ class DrawAttentionMaps(Callback):
         return pictures
 
 
-def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], count: int) -> dict[str, int]:
+def choose_sentences(text: Sentences, lengths: npt.NDArray[np.integer[Any]], count: int) -> dict[str, int]:
     """Choose about ``count`` sentences of a split, always the same ones.
 
     If the corpus tags its sentences, they are divided evenly among the tags, `PREFERRED_PHENOMENA` first. Several

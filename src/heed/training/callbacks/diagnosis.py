@@ -12,9 +12,9 @@ import numpy as np
 from lightning.pytorch.callbacks import Callback
 from torch.optim import Optimizer
 
-from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
-from heed.data.pairs import flatten
+from heed.data.pairs.pairs import flatten
+from heed.data.text.corpus import Corpus
 from heed.directions import Direction
 from heed.evaluation.diagnosis import NOTABLE, Facts, compare_with_start, diagnose, is_notable, symptom_shares
 from heed.evaluation.parallel_text import Fault, Sides, find_faults
@@ -65,7 +65,7 @@ class Diagnosis(Callback):
         *before, last = validations
         best = min((last, *reversed(before)), key=lambda row: float(row["valid_loss"]))
         earlier = [row for row in before if int(row["step"]) <= 0.75 * trainer.global_step]
-        name = pl_module.data.validated[0]
+        name = pl_module.data.sets.validated[0]
         self.latest = replace(
             self.facts,
             nll=losses[-1],
@@ -95,7 +95,7 @@ class Diagnosis(Callback):
         if trainer.is_global_zero and file.exists():  # after fine-tuning, not before it
             initial = json.loads(file.read_text(encoding="utf-8"))
             scores = {n: (initial[n]["bleu"], r.scores.bleu) for n, r in pl_module.results.items() if n in initial}
-            self._report(trainer, compare_with_start(scores, pl_module.data.validated))
+            self._report(trainer, compare_with_start(scores, pl_module.data.sets.validated))
 
     def _report(self, trainer: L.Trainer, found: Mapping[str, str]) -> None:
         """Print and store what the run, resumed or not, has not said before."""
@@ -111,12 +111,13 @@ class Diagnosis(Callback):
 def known_facts(trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, fine_tuned: bool) -> Facts:
     """Return what is known of a run before its first step."""
     model = module.model.config
-    reports = [part.clean.report for part in data.corpus.train.texts]
+    reports = [text.clean.report for text in data.corpus.train.texts]
     sampled = sum(report.dropped.get("over max_train", 0) for report in reports)
-    valid, held_out = data.encoded[data.validated[0]], data.texts[data.validated[0]]
-    text = sample_text(data.corpus, data.directions[data.validated[0]])
+    sets, pairs, first = data.sets, data.stream.pairs, data.sets.validated[0]
+    valid, held_out = sets.encoded[first], sets.texts[first]
+    text = sample_text(data.corpus, sets.directions[first])
     references = Sides(held_out.src, held_out.tgt)
-    targets = data.train.read(np.arange(min(SAMPLED_PAIRS, len(data.train)))).tgt
+    targets = pairs.read(np.arange(min(SAMPLED_PAIRS, len(pairs)))).tgt
     limits = module.greedy.max_length_factor * (valid.src_lengths + 1) + module.greedy.max_length_extra
     src, tgt = (
         np.array([pieces.is_unknown(piece) or pieces.is_byte(piece) for piece in range(pieces.get_piece_size())])
@@ -129,16 +130,16 @@ def known_facts(trainer: L.Trainer, module: TranslationModule, data: Translation
         dropout=getattr(model, "dropout", 0.0),
         usual_lr=usual_lr(module.configure_optimizers()),
         fine_tuned=fine_tuned,
-        pairs=len(data.train),
+        pairs=len(pairs),
         chars=sum(report.chars for report in reports),
         vocab=data.tokenizer.tgt_vocab,
         warmup_steps=getattr(module.schedule, "warmup_steps", 0),
         planned_steps=planned_steps(trainer, data) or math.inf,
         batch_tokens=data.planner.batch_tokens,
-        steps_per_epoch=data.train_tgt_tokens / data.planner.batch_tokens,
+        steps_per_epoch=data.stream.tgt_tokens / data.planner.batch_tokens,
         unigram_nll=float(-(frequency * np.log(frequency)).sum()),
         cut=float((valid.tgt_lengths + 1 > np.maximum(limits, 1)).mean()),
-        beyond=float((valid.tgt_lengths + 1 > data.longest[1]).mean()),
+        beyond=float((valid.tgt_lengths + 1 > data.stream.longest[1]).mean()),
         unknown=max(
             float(known[flatten(ids)[0]].mean()) for known, ids in ((src, valid.src), (tgt, valid.tgt), (tgt, targets))
         ),
@@ -151,10 +152,10 @@ def known_facts(trainer: L.Trainer, module: TranslationModule, data: Translation
 
 def _find_faults(data: TranslationData, facts: Facts) -> list[Fault]:
     """Return the faults of a sample of the training text, and of all sets that are scored."""
-    samples = {data.directions[data.validated[0]]: facts.text}
+    samples = {data.sets.directions[data.sets.validated[0]]: facts.text}
     faults = find_faults(facts.text, facts.valid)
-    for name, text in data.texts.items():
-        direction = data.directions[name]
+    for name, text in data.sets.texts.items():
+        direction = data.sets.directions[name]
         if direction not in samples:
             samples[direction] = sample_text(data.corpus, direction)
         faults += find_faults(Sides(text.src, text.tgt), samples[direction], name)
@@ -172,13 +173,12 @@ def sample_text(corpus: Corpus, direction: Direction, parts: int = 4) -> Sides:
     """Return consecutive training pairs of a direction, from several parts of its texts."""
     src: list[str] = []
     tgt: list[str] = []
-    texts = [text for text in corpus.train.texts if direction in text.directions]
+    texts = [text for text in corpus.train.directed if text.direction == direction]
     for text in texts:
         blocks, size = text.clean.blocks, SAMPLED_PAIRS // (parts * len(texts))
         for part in range(parts):
-            block, _ = text.clean.read(blocks[len(blocks) * part // parts])
+            block = text.read(blocks[len(blocks) * part // parts])
             first, stop = (len(block) * edge // parts for edge in (part, part + 1))
-            sides = (block.src, block.tgt) if direction == text.text.direction else (block.tgt, block.src)
-            src += sides[0][first : min(stop, first + size)]
-            tgt += sides[1][first : min(stop, first + size)]
+            src += block.src[first : min(stop, first + size)]
+            tgt += block.tgt[first : min(stop, first + size)]
     return Sides(src, tgt)

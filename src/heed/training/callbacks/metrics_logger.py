@@ -12,7 +12,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from heed.data.datamodule import StepShard
+from heed.data.steps.stream import StepShard
 from heed.progress import print_line, progress_bar
 from heed.runs.checkpoints import METRICS
 from heed.runs.records import SPEED, CSVRecords

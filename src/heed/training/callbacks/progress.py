@@ -8,7 +8,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback, Timer
 from tqdm import tqdm
 
-from heed.data.batch import Batch
+from heed.data.steps.batch import Batch
 from heed.progress import progress_bar
 
 
@@ -24,8 +24,8 @@ class DecodingProgress(Callback):
     ) -> None:
         if batch_idx == 0:
             self._bars.close()
-            split = trainer.datamodule.evaluated[dataloader_idx]  # starts with the validation sets
-            total = int((trainer.datamodule.encoded[split].src_lengths + 1).sum())  # + 1 for EOS
+            split = trainer.datamodule.sets.evaluated[dataloader_idx]  # starts with the validation sets
+            total = int((trainer.datamodule.sets.encoded[split].src_lengths + 1).sum())  # + 1 for EOS
             bar = progress_bar(f"Decoding {split}", total=total, unit="tokens", enabled=trainer.is_global_zero)
             self._bar = self._bars.enter_context(bar)
 

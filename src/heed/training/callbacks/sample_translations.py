@@ -30,8 +30,8 @@ class SampleTranslations(Callback):
         if self.sentences == 0:
             return
         now, records = trainer.global_step, []
-        for name in pl_module.data.validated:
-            valid, translations = pl_module.data.texts[name], pl_module.results[name].translations
+        for name in pl_module.data.sets.validated:
+            valid, translations = pl_module.data.sets.texts[name], pl_module.results[name].translations
             sampled = range(0, len(valid), math.ceil(len(valid) / self.sentences))
             texts = {"source": valid.src, "reference": valid.tgt, "translation": translations}
             columns: dict[str, list[str]] = {key: [lines[i] for i in sampled] for key, lines in texts.items()}

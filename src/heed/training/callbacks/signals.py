@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import distributed
 
 from heed.compat import skip_sigterm_exchange, take_child_processes, uncount_started_batch
-from heed.data.datamodule import StepShard
+from heed.data.steps.stream import StepShard
 from heed.training.callbacks.checkpoints import Checkpoints
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

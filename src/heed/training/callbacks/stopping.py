@@ -6,7 +6,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from heed.data.datamodule import StepShard
+from heed.data.steps.stream import StepShard
 from heed.options import AtLeast1
 
 Report = Callable[[int, float], bool]

@@ -1,1 +1,0 @@
-"""The kinds of corpora that ``conf/data`` selects. ``load()`` of each returns a `heed.data.corpus.Corpus`."""

@@ -1,0 +1,148 @@
+"""Subword tokenizers, with SentencePiece. It has no slow imports, so that ``heed translate`` starts fast."""
+
+import hashlib
+from collections.abc import Sequence
+from copy import copy
+from functools import cached_property
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import sentencepiece as spm
+
+from heed.directions import LANGUAGE_TAG, language_tag
+from heed.errors import HeedError
+from heed.files import write_file
+from heed.symbols import BOS, EOS, PAD, UNK
+
+FILES = {True: ("tokenizer.model",), False: ("src.model", "tgt.model")}
+"""File names of a joint model, and of separate ones."""
+
+
+class Tokenizer:
+    """Converts between sentences and token ids, with one SentencePiece model per language or a joint one.
+
+    For a model of several target languages, every source starts with a tag for the target language (Johnson et al.
+    2017, §3). The tags are control pieces of the joint vocabulary. The first tag is the default, see `towards`.
+
+    Args:
+        models: the serialized SentencePiece models of source and target, or a joint one of both languages.
+        threads: number of threads to encode a list of sentences; -1: one per core.
+    """
+
+    def __init__(self, models: Sequence[bytes], *, threads: int = -1) -> None:
+        self.models, self.threads = tuple(models), threads
+        self.joint = len(models) == 1
+        self.hash = hashlib.blake2b(b"".join(models), digest_size=16).hexdigest()
+        processors = [spm.SentencePieceProcessor(model_proto=model) for model in models]
+        self.processors = self._src, self._tgt = processors[0], processors[-1]
+        """The SentencePiece processors of source and target."""
+        self.src_vocab, self.tgt_vocab = (int(processor.get_piece_size()) for processor in self.processors)
+        """Sizes of the vocabularies."""
+        pieces = range(EOS + 1, self.src_vocab)  # tags follow the special symbols
+        tags = {self._src.id_to_piece(piece): piece for piece in takewhile(self._src.is_control, pieces)}
+        self.language_tags = {tag: piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)}
+        """Ids of the language tags, such as "<2de>"; empty with a single target language."""
+        self.tags = tuple(self.language_tags)
+        self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
+        """Ids of the tags of training texts (`heed.data.text.text.Text`)."""
+        self.tag_ids = tuple(self.language_tags.values())[:1]
+        """The id of the tag at the start of every source; empty without tags."""
+
+    @property
+    def vocabulary(self) -> dict[str, Any]:
+        """The arguments of `heed.models.build_model` that describe the vocabularies."""
+        return {"src_vocab": self.src_vocab, "tgt_vocab": self.tgt_vocab, "joint": self.joint}
+
+    @cached_property
+    def reads_letters(self) -> bool:
+        """Whether any source piece has a letter, which is not so for a model of numbers or symbols."""
+        ids = [
+            id_ for id_ in range(EOS + 1, self.src_vocab) if not (self._src.is_control(id_) or self._src.is_byte(id_))
+        ]
+        return any(map(str.isalpha, "".join(self.src_pieces(ids))))
+
+    def with_known_spaces(self, text: str) -> str:
+        """Return a source text with a space for each character of white space for which there is no piece."""
+        ids = {char: self._src.encode(char) for char in {*text} if char.isspace() and char != " "}
+        unknown = [char for char in ids if any(id_ == UNK or self._src.is_byte(id_) for id_ in ids[char])]
+        return text.translate(dict.fromkeys(map(ord, unknown), " "))
+
+    def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
+        """Return the ids of source sentences, without BOS and EOS; ``tagged``, if not empty, with the language tag."""
+        tags = self.tag_ids if tagged else ()
+        ids: list[list[int]] = self._src.encode(list(sentences), num_threads=self.threads)
+        return [[*tags, *sentence] if sentence else [] for sentence in ids]
+
+    def encode_tgt(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return the ids of target sentences, without BOS and EOS."""
+        return list(self._tgt.encode(list(sentences), num_threads=self.threads))
+
+    def towards(self, tgt_lang: str) -> "Tokenizer":
+        """Return a tokenizer that tags sources for a target language, if this language has a tag."""
+        other = copy(self)
+        if (tag := language_tag(tgt_lang)) in self.language_tags:
+            other.tag_ids = (self.language_tags[tag],)
+        return other
+
+    def source_tags(self, tgt_lang: str, tag: str | None) -> tuple[int, ...]:
+        """Return the ids that start every source of a training text: of its target language, then of its own tag.
+
+        Raise a HeedError if there is no such tag: the tokenizer of a finished model (``init_from``) may have been
+        trained for other texts.
+        """
+        if tag is not None and tag not in self.text_tags:
+            raise HeedError(
+                f"This tokenizer has no tag {tag} for a text: choose a tag that its model was trained with "
+                f"({', '.join(self.text_tags) or 'it has none'}), or leave out the tag in data.train."
+            )
+        return self.towards(tgt_lang).tag_ids + (() if tag is None else (self.text_tags[tag],))
+
+    def decode_tgt(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the target sentences of token ids. PAD, BOS and EOS are dropped; line breaks become spaces.
+
+        Decoding inverts encoding except for leading, trailing and repeated spaces, and for "▁" (U+2581), a space for
+        SentencePiece.
+        """
+        kept = [[int(token) for token in sentence if token not in (PAD, BOS, EOS)] for sentence in ids]
+        return [text.replace("\n", " ").replace("\r", " ") for text in self._tgt.decode(kept)]
+
+    def decode_src(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the source sentences of token ids without tags, BOS and EOS."""
+        return list(self._src.decode([list(sentence) for sentence in ids]))
+
+    def src_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the pieces of source ids. "▁" starts a word."""
+        return [self._src.id_to_piece(int(token)) for token in ids]
+
+    def tgt_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the pieces of target ids. "▁" starts a word."""
+        return [self._tgt.id_to_piece(int(token)) for token in ids]
+
+    def save(self, folder: Path) -> None:
+        """Write ``tokenizer.model``, or ``src.model`` and ``tgt.model``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, model in zip(FILES[self.joint], self.models, strict=True):
+            write_file(folder / name, model, durable=True)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizer":
+        """Read a tokenizer that `save` wrote, or raise a HeedError if it is missing, damaged or not from heed."""
+        models = []
+        for name in FILES[(folder / "tokenizer.model").is_file()]:
+            file = folder / name
+            if not file.is_file():
+                raise HeedError(f"{folder} holds no tokenizer: neither tokenizer.model nor src.model and tgt.model.")
+            models.append(file.read_bytes())
+            processor = spm.SentencePieceProcessor()
+            try:
+                processor.load_from_serialized_proto(models[-1])
+            except (RuntimeError, UnicodeDecodeError) as error:
+                raise HeedError(f"{file} is not a SentencePiece model, or it is damaged: copy it again.") from error
+            ids = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
+            if ids != (PAD, UNK, BOS, EOS):
+                raise HeedError(
+                    f"{file} was not trained by heed: its ids of pad, unk, bos, eos are {ids} and must be "
+                    f"{(PAD, UNK, BOS, EOS)}."
+                )
+        return cls(models)
