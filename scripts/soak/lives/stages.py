@@ -14,7 +14,7 @@ from soak.lives import oracles
 from soak.lives.life import RUN, Life, RefusedError, option
 
 WORDS: dict[str, tuple[str, ...]] = {
-    "export": ("cannot compute", "recurrent"),
+    "export": ("cannot compute", "recurrent", "one per direction"),
     "attend": ("attention",), "align": ("cross-attention", "attention"), "ablate": ("head", "attention"),
     "patch": ("head", "attention", "twins"), "synthesize": ("direction", "language"), "fine_tune": ("init_from",),
     "serve": ("language",), "average": ("checkpoint", "average"), "compare": ("translations", "test"),
