@@ -280,35 +280,26 @@ def test_two_processes_train_on_a_mixture_like_one(mixed: Path) -> None:
     assert results[1]["valid"]["loss"] == pytest.approx(results[0]["valid"]["loss"], rel=1e-4)
 
 
-def limited(module: TranslationData, epochs: int | None) -> TranslationData:
-    """Return the data module with a trainer that stops after so many epochs."""
-    device = SimpleNamespace(type="cpu")
-    module.trainer = SimpleNamespace(
-        max_epochs=epochs, strategy=SimpleNamespace(root_device=device), global_rank=0, world_size=1
-    )  # type: ignore[assignment]
-    return module
-
-
 def test_the_limit_of_epochs_changes_no_step_before_it(mixed: Path) -> None:
     """A resumed run may have another limit."""
     endless = list(islice(data(mixed).stream.shards(0, 1), 200))
     for epochs in (1, 2, 3):
-        steps = list(limited(data(mixed), epochs).stream.shards(0, 1))
+        steps = list(data(mixed).stream.shards(0, 1, max_epochs=epochs))
         assert [shard.last for shard in steps] == [False] * (len(steps) - 1) + [True]
         assert [step_sources([shard]) for shard in steps] == [step_sources([s]) for s in endless[: len(steps)]]
         tokens = data(mixed).stream.tgt_tokens
         assert sum(shard.tgt_tokens for shard in steps) == pytest.approx(epochs * tokens, abs=110)
-        finished = limited(data(mixed), epochs)
-        finished.load_state_dict({"epoch": 0, "step": len(steps)})
-        assert not list(finished.stream.shards(0, 1))
+        finished = data(mixed).stream
+        finished.finished(steps[-1])
+        assert not list(finished.shards(0, 1, max_epochs=epochs))
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 2, 7])
 def test_the_epochs_end_where_a_pair_is_longer_than_several_steps(batch_tokens: int, mixed: Path) -> None:
-    module = data(mixed)
+    stream = data(mixed).stream
     for seed in range(8):
-        module.planner = Planner(batch_tokens=batch_tokens, device_tokens=120, pool=3, seed=seed)
-        steps = list(islice(limited(module, 1).stream.shards(0, 1), 1000))
+        stream.planner = Planner(batch_tokens=batch_tokens, device_tokens=120, pool=3, seed=seed)
+        steps = list(islice(stream.shards(0, 1, max_epochs=1), 1000))
         assert steps[-1].last
 
 

@@ -136,7 +136,8 @@ def test_a_training_step(
     module.train()
     optimizer = module.configure_optimizers()
     corpus = SimpleNamespace(train=SimpleNamespace(texts=["a", "b", "c"]))
-    data = SimpleNamespace(corpus=corpus, planner=SimpleNamespace(device_tokens=99), advance=lambda shard: None)
+    stream = SimpleNamespace(finished=lambda shard: None)
+    data = SimpleNamespace(corpus=corpus, planner=SimpleNamespace(device_tokens=99), stream=stream)
     trainer: Any = SimpleNamespace(
         world_size=2, optimizers=[optimizer], precision_plugin=None, strategy=None, global_step=3
     )

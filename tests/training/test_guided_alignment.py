@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from heed.data.pairs.pairs import Pairs
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.steps.batch import Batch, collate
 from heed.data.text.source import Sentences
-from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.alignment import link_pieces, parse_pharaoh
 from heed.evaluation.words import split_words, word_shares
@@ -151,11 +151,11 @@ def test_what_cannot_be_guided_is_refused(
 ) -> None:
     write_lines(tmp_path, links_txt=text[1])
     file = tmp_path / "links.txt"
-    both = Direction("en", "de"), Direction("de", "en")
+    train = only_text(training_text(text[0], tmp_path))
     with pytest.raises(HeedError, match="a single training text of one direction"):
-        guide(file, text[0], tokenizer, directions=both)
+        GuidedAlignment(file, replace(train, both_directions=True), tokenizer, {"cross": (3, 2)}, reverse=False)
     with pytest.raises(HeedError, match="a model with cross-attention"):
-        GuidedAlignment(file, only_text(training_text(text[0], tmp_path)), tokenizer, {}, reverse=False)
+        GuidedAlignment(file, train, tokenizer, {}, reverse=False)
 
 
 @pytest.mark.parametrize("family", ["transformer", pytest.param("rnn", marks=pytest.mark.full)])

@@ -302,9 +302,8 @@ def test_only_the_first_process_scores_translations(
     text = Sentences(["a"], ["b"])
     direction = SimpleNamespace(tgt_lang="de")
     monkeypatch.setattr(TranslationModule, "trainer", trainer)
-    monkeypatch.setattr(
-        TranslationModule, "data", SimpleNamespace(texts={"valid": text}, directions={"valid": direction})
-    )
+    sets = SimpleNamespace(texts={"valid": text}, directions={"valid": direction})
+    monkeypatch.setattr(TranslationModule, "data", SimpleNamespace(sets=sets))
     module._outputs["valid"] = SplitOutputs([(0, [5])], nll=2.0, tgt_tokens=2)
     result = module._gather("valid", module.greedy)
     assert broadcast == ([result.scores] if rank == 0 else [None])

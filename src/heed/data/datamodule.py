@@ -68,13 +68,18 @@ class TranslationData(L.LightningDataModule):
     ) -> None:
         super().__init__()
         _check_tags(corpus, tokenizer)
-        self.corpus, self.planner, self.resume = corpus, planner, resume
+        self.corpus, self.resume = corpus, resume
         self.tokenizer = tokenizer.towards(corpus.directions[0].tgt_lang)
         self._digests = corpus.digests
         self.stream = TrainingStream(corpus.train, tokenizer, planner, bpe_dropout=bpe_dropout, limits=limits)
         self.sets = EvaluationSets(corpus, self.tokenizer, with_tests=with_tests, limits=limits)
         self.reading = ReadAhead(self._shards, depth=STEPS_AHEAD)
         """The training steps. It also measures how long training waits for them."""
+
+    @property
+    def planner(self) -> Planner:
+        """Cuts steps into micro-batches."""
+        return self.stream.planner
 
     def train_dataloader(self) -> DataLoader[StepShard]:
         return DataLoader(self.reading, batch_size=None)

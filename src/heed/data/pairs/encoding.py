@@ -57,7 +57,7 @@ def _write_shard(file: Path, clean: CleanPairs, models: Sequence[bytes], low: in
     if file.exists():
         return 0
     tokenizer = Tokenizer(models, threads=1)  # one process per core
-    ids = pa.list_(id_type(tokenizer))
+    ids = pa.list_(pa.uint16() if max(tokenizer.src_vocab, tokenizer.tgt_vocab) <= 2**16 else pa.int32())
     digests, batches = [], []
     for number in clean.blocks:
         block, own = clean.read(number, low, high)
@@ -68,8 +68,3 @@ def _write_shard(file: Path, clean: CleanPairs, models: Sequence[bytes], low: in
     pairs = pa.Table.from_batches(batches).take(pa.array(order)).combine_chunks()
     write_arrow(file, pairs, BATCH // chunk * chunk)
     return len(pairs)
-
-
-def id_type(tokenizer: Tokenizer) -> pa.DataType:
-    """Return the smallest type that holds the ids."""
-    return pa.uint16() if max(tokenizer.src_vocab, tokenizer.tgt_vocab) <= 2**16 else pa.int32()

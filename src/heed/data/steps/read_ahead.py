@@ -25,10 +25,11 @@ class ReadAhead(IterableDataset[Item]):
 
     def __init__(self, read: Callable[[], Iterator[Item]], *, depth: int) -> None:
         self.read, self.depth = read, depth
-        self.wait_seconds = 0.0  # seconds that the consumer has waited for items
+        self.wait_seconds = 0.0  # seconds that the consumer has waited for items of the latest iteration
         self._thread: ThreadPoolExecutor | None = None
 
     def __iter__(self) -> Iterator[Item]:
+        self.wait_seconds = 0.0
         self._thread = thread = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
         try:
             items = self.read()
