@@ -27,8 +27,9 @@ from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
 from heed.run_format import FORMAT
 from heed.symbols import BOS, EOS, PAD, UNK
+from heed.training.evaluation import SplitOutputs
 from heed.training.loss import translation_loss
-from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
+from heed.training.module import TrainingOptions, TranslationModule
 from heed.training.schedules import Constant, Cosine, CosineInTime
 from tests.conftest import TRANSFORMER
 from tests.data.texts import numbered_dogs, only_text, train_tokenizer, training_text
@@ -270,7 +271,7 @@ def evaluate(module: TranslationModule, batch: Batch) -> float:
     """Return the loss of a batch as a test measures it, within the autocast of a run in bf16."""
     with torch.autocast("cpu", torch.bfloat16):
         module.test_step(batch, 0)
-    return module._outputs.pop("test").nll
+    return module.evaluator.outputs.pop("test").nll
 
 
 def test_the_final_loss_is_that_of_fp32_for_a_run_in_bf16(
@@ -297,15 +298,13 @@ def test_only_the_first_process_scores_translations(
         return own if rank == 0 else f"of rank 0, number {len(broadcast)}"
 
     module = build_module(tiny_model("rnn"), tokenizer)
-    module.metrics = {"comet": lambda _: scored.append("comet") or MetricScore(0.5, "signature")}  # type: ignore[dict-item]
+    module.evaluator.metrics = {"comet": lambda _: scored.append("comet") or MetricScore(0.5, "signature")}  # type: ignore[dict-item]
     trainer = SimpleNamespace(world_size=1, is_global_zero=rank == 0, strategy=SimpleNamespace(broadcast=receive))
     text = Sentences(["a"], ["b"])
     direction = SimpleNamespace(tgt_lang="de")
-    monkeypatch.setattr(TranslationModule, "trainer", trainer)
     sets = SimpleNamespace(texts={"valid": text}, directions={"valid": direction})
-    monkeypatch.setattr(TranslationModule, "data", SimpleNamespace(sets=sets))
-    module._outputs["valid"] = SplitOutputs([(0, [5])], nll=2.0, tgt_tokens=2)
-    result = module._gather("valid", module.greedy)
+    module.evaluator.outputs["valid"] = SplitOutputs([(0, [5])], nll=2.0, tgt_tokens=2)
+    result = module.evaluator.take("valid", module.greedy, sets, trainer)  # type: ignore[arg-type]
     assert broadcast == ([result.scores] if rank == 0 else [None])
     if rank == 1:
         assert (scored, result.scores) == ([], "of rank 0, number 1")

@@ -1,15 +1,13 @@
 """The LightningModule. A Lightning batch is this process's shard of an optimizer step (`StepShard`)."""
 
 import math
-import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightning as L
 import numpy as np
@@ -25,7 +23,7 @@ from heed.data.steps.batch import Batch
 from heed.data.steps.stream import StepShard
 from heed.decoding import GreedySearch, Search
 from heed.errors import HeedError
-from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
+from heed.evaluation.scores import Metric
 from heed.inference.translator import Translator
 from heed.layers.attention_scores import HeadLinear
 from heed.models.seq2seq import DecoderHidden, TrainableSeq2Seq
@@ -35,6 +33,7 @@ from heed.progress import print_line
 from heed.run_format import FORMAT
 from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.resume import adopt_checkpoint, check_resumable
+from heed.training.evaluation import Evaluator, SplitResult
 from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loss import translation_loss, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
@@ -75,30 +74,6 @@ def compiled_decode_hidden(model: TrainableSeq2Seq) -> Callable[..., DecoderHidd
     if not isinstance(model, Transformer):
         raise HeedError("module.compile=true is for transformers: leave it out.")
     return torch.compile(model.decode_hidden, dynamic=True, fullgraph=True)
-
-
-class SplitResult(NamedTuple):
-    """The evaluation of one split, over all processes."""
-
-    scores: Scores
-    loss: float
-    """Mean negative log-likelihood in nats per target token."""
-    translations: list[str]
-    """In the order of the split."""
-    decode_seconds: float
-    """Search time, summed over processes."""
-
-
-@dataclass
-class SplitOutputs:
-    """What one process has computed so far on its batches of a split."""
-
-    translations: list[tuple[int, list[int]]] = field(default_factory=list)
-    """(row in the split, token ids)."""
-    nll: float = 0.0
-    """Summed over target tokens, in nats."""
-    tgt_tokens: int = 0
-    decode_seconds: float = 0.0
 
 
 class TranslationModule(L.LightningModule):
@@ -144,7 +119,7 @@ class TranslationModule(L.LightningModule):
         self.search = search.with_text(tokenizer.decode_tgt)
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
         self.seed = seed
-        self.metrics = dict(metrics or {})
+        self.evaluator = Evaluator(model, tokenizer, dict(metrics or {}))
         self.guide = guide
         self.skipped = SkippedSteps(limit=options.max_skipped_steps)
         self.restored_lr: float | None = None
@@ -152,10 +127,9 @@ class TranslationModule(L.LightningModule):
         self.training_began = False
         """Whether training has started, after restoring a checkpoint if there is one."""
         self.validation_scores: dict[str, float] = {}
-        """The latest validation: "bleu", "chrf", "loss" and those of ``metrics``."""
+        """The latest validation: "bleu", "chrf", "loss" and the further metrics."""
         self.results: dict[str, SplitResult] = {}
         """The latest evaluation of each split."""
-        self._outputs: defaultdict[str, SplitOutputs] = defaultdict(SplitOutputs)
 
     @property
     def data(self) -> TranslationData:
@@ -315,7 +289,7 @@ class TranslationModule(L.LightningModule):
         self._evaluate(self.data.sets.validated[dataloader_idx], batch, self.greedy)
 
     def on_validation_epoch_end(self) -> None:
-        self.results |= {name: self._gather(name, self.greedy) for name in self.data.sets.validated}
+        self.results |= self._results(self.data.sets.validated, self.greedy)
         directions = self.data.sets.directions
         by_direction = {str(directions[name]): self._validation_scores(name) for name in self.data.sets.validated}
         self.validation_scores = {
@@ -348,48 +322,14 @@ class TranslationModule(L.LightningModule):
             self._evaluate(self.data.sets.evaluated[dataloader_idx], batch, self.search)
 
     def on_test_epoch_end(self) -> None:
-        self.results = {split: self._gather(split, self.search) for split in self.data.sets.evaluated}
+        self.results = self._results(self.data.sets.evaluated, self.search)
 
     def _evaluate(self, split: str, batch: Batch, search: Search) -> None:
-        """Compute loss and translations of a batch, and add them to the outputs of its split."""
-        outputs = self._outputs[split]
         with explain_out_of_memory(batch, self.data.planner.device_tokens):
-            hidden = self.model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in, src_lengths=batch.src_lengths)
-            (positions,) = batch.tgt_positions
-            _, nll = translation_loss(hidden, batch.tgt_out, positions, label_smoothing=0.0)
-            outputs.nll += nll.item()
-            outputs.tgt_tokens += batch.tgt_tokens
-            start = time.perf_counter()
-            # Search in fp32, so that a translation does not depend on the other sentences of its batch.
-            with torch.autocast(self.device.type, enabled=False):
-                hypotheses = search(self.model, batch.src, batch.src_mask)
-            outputs.decode_seconds += time.perf_counter() - start
-            outputs.translations += zip(batch.index.tolist(), (best[0].tokens for best in hypotheses), strict=True)
+            self.evaluator.add(split, batch, search)
 
-    def _gather(self, split: str, search: Search) -> SplitResult:
-        """Collect the outputs of all processes, translated by ``search``, and score them."""
-        own = self._outputs.pop(split, SplitOutputs())
-        outputs = [own] * self.trainer.world_size
-        if self.trainer.world_size > 1:
-            torch.distributed.all_gather_object(outputs, own)
-        rows = sorted(row for part in outputs for row in part.translations)
-        translations = self.tokenizer.decode_tgt([tokens for _, tokens in rows])
-        text = self.data.sets.texts[split]
-        assert len(rows) == len(text), "each sentence is evaluated exactly once"
-        seconds = sum(part.decode_seconds for part in outputs)
-        nll, tokens = sum(part.nll for part in outputs), sum(part.tgt_tokens for part in outputs)
-        scores = None
-        if self.trainer.is_global_zero:
-            output = SystemOutput(
-                hypotheses=translations,
-                references=[text.tgt],
-                sources=text.src,
-                tgt_lang=self.data.sets.directions[split].tgt_lang,
-                likelihood=lambda: (nll, tokens),
-                maximized=search.utility,
-            )
-            scores = score_output(output, self.metrics)
-        return SplitResult(self.trainer.strategy.broadcast(scores), nll / tokens, translations, seconds)
+    def _results(self, splits: Iterable[str], search: Search) -> dict[str, SplitResult]:
+        return {split: self.evaluator.take(split, search, self.data.sets, self.trainer) for split in splits}
 
     # ---- checkpoints
 

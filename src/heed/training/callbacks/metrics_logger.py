@@ -92,7 +92,7 @@ class MetricsLogger(Callback):
         if trainer.is_global_zero:
             self._sums += restored.to(self._sums)
             folder = Path(trainer.default_root_dir)
-            self._metrics = CSVRecords(folder / METRICS, metrics_fields(pl_module.metrics))
+            self._metrics = CSVRecords(folder / METRICS, metrics_fields(pl_module.evaluator.metrics))
             self._speed = CSVRecords(folder / SPEED, ("step", "tokens", "seconds", "tokens_per_second", "data_wait"))
             for records in (self._metrics, self._speed):
                 records.start(after_step=trainer.global_step)
@@ -130,7 +130,7 @@ class MetricsLogger(Callback):
         found = {name: float(v) for name, v in trainer.callback_metrics.items() if name.startswith("valid/")}
         for logger in trainer.loggers:
             logger.log_metrics(found, step=trainer.global_step)
-        names = ("loss", "bleu", "chrf", *pl_module.metrics, "aer")
+        names = ("loss", "bleu", "chrf", *pl_module.evaluator.metrics, "aer")
         scores = {key: found[f"valid/{key}"] for key in names if f"valid/{key}" in found}
         row = {f"valid_{key}": value for key, value in scores.items()}
         self._metrics.append({"step": trainer.global_step, "epoch": self.epoch, **row})
