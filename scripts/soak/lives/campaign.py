@@ -9,11 +9,11 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from soak.lives.corpora import write_corpora
 from soak.lives.forked import forked, preload
@@ -109,60 +109,44 @@ def _kind(outcome: Outcome) -> str:
     return outcome.problems[0].partition(":")[0]
 
 
-def campaign(cases: Iterator[Case], *, record: Path | None, jobs: int, until_failure: bool = False) -> list[Outcome]:
+def campaign(cases: Iterable[Case], *, record: Path | None, jobs: int, until_failure: bool = False) -> list[Outcome]:
     """Run cases, print and shrink those that fail, and append all to the file of tried cases."""
     preload()
     work = Path(tempfile.mkdtemp(prefix="heed-lives-"))
     made = forked(lambda: write_corpora(work / "corpus"), ("corpus",), work)
     if made.status:
         raise RuntimeError(made.err)
-    context, start, outcomes = multiprocessing.get_context("fork"), time.monotonic(), []
-    results: Any = context.Queue()
-    running: dict[int, Any] = {}
-    waiting, number = iter(cases), 0
-
-    def work_on(case: Case, number: int) -> None:
-        os.environ["OMP_NUM_THREADS"] = "1"
-        try:
-            outcome = live(case, work / "corpus", work / str(number))
-        except Exception:
-            outcome = Outcome(case, case, [f"machine: {traceback.format_exc()[-900:]}"])
-        results.put((number, outcome))
-
-    while True:
-        while len(running) < jobs and (case := next(waiting, None)) is not None:
-            running[number] = context.Process(target=work_on, args=(case, number))
-            running[number].start()
-            number += 1
-        if not running:
-            break
-        done, outcome = results.get()
-        running.pop(done).join()
-        outcomes.append(outcome)
-        if record:
-            record.parent.mkdir(parents=True, exist_ok=True)
-            line = {**asdict(outcome), "case": str(outcome.case), "drawn": str(outcome.drawn)}
-            with record.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        failed = sum(bool(each.problems) for each in outcomes)
-        seconds = sum(each.seconds for each in outcomes) / len(outcomes)
-        passed = time.monotonic() - start
-        print(f"{len(outcomes)} cases, {failed} failed, {seconds:.1f} CPU seconds each, {passed:.0f} s", flush=True)
-        if outcome.problems:
-            print("failed", str(outcome.case), *outcome.problems, sep="\n  ", flush=True)
-            if until_failure:
-                for process in running.values():
-                    process.terminate()
-                break
-            smaller = shrink(outcome, work / "corpus", work / f"{done}-shrunk")
-            print(
-                "FAILED",
-                *smaller.problems,
-                f"python -m scripts.soak pairs --case '{smaller.case}'",
-                sep="\n  ",
-                flush=True,
-            )
+    start, outcomes = time.monotonic(), list[Outcome]()
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
+        for done in as_completed([pool.submit(_live, case, work / str(number)) for number, case in enumerate(cases)]):
+            outcome = done.result()
+            outcomes.append(outcome)
+            if record:
+                record.parent.mkdir(parents=True, exist_ok=True)
+                line = {**asdict(outcome), "case": str(outcome.case), "drawn": str(outcome.drawn)}
+                with record.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            failed = sum(bool(each.problems) for each in outcomes)
+            seconds = sum(each.seconds for each in outcomes) / len(outcomes)
+            passed = time.monotonic() - start
+            print(f"{len(outcomes)} cases, {failed} failed, {seconds:.1f} CPU seconds each, {passed:.0f} s", flush=True)
+            if outcome.problems:
+                print("failed", str(outcome.case), *outcome.problems, sep="\n  ", flush=True)
+                if until_failure:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    break
+                smaller = shrink(outcome, work / "corpus", work / "shrunk")
+                again = f"python -m scripts.soak pairs --case '{smaller.case}'"
+                print("FAILED", *smaller.problems, again, sep="\n  ", flush=True)
     return outcomes
+
+
+def _live(case: Case, folder: Path) -> Outcome:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        return live(case, folder.parent / "corpus", folder)
+    except Exception:
+        return Outcome(case, case, [f"machine: {traceback.format_exc()[-900:]}"])
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -185,7 +169,7 @@ def main(arguments: Sequence[str]) -> int:
 
     print(f"seed {given.seed}")
     outcomes = campaign(
-        iter(given.case) if given.case else drawn(),
+        given.case or drawn(),
         record=None if given.case else given.record, jobs=given.jobs, until_failure=given.until_failure,
     )  # fmt: skip
     refused = Counter(names for each in outcomes for names, _ in each.refused)
