@@ -15,7 +15,7 @@ import torch
 
 import heed
 from heed.cli import COMMANDS, main
-from heed.cli.ablate import choose_contrasts
+from heed.cli.interventions import choose_contrasts
 from heed.exercises import EXERCISES
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from heed.cli import synthesize
+from heed.cli import translate
 from heed.inference import loading, model_folder
 from heed.models.seq2seq import Seq2Seq
 from tests.tokenizers import train_tokenizer
@@ -23,8 +23,7 @@ Heed = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def folder(tmp_path: Path, tiny_model: Callable[..., Seq2Seq], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the models ``forward`` and ``back``, and with the files ``a.en`` and ``more.de``."""
-    monkeypatch.setattr(synthesize, "LINES_AT_ONCE", 4)
-    monkeypatch.setattr("heed.cli.translate.LINES_AT_ONCE", 4)
+    monkeypatch.setattr(translate, "LINES_AT_ONCE", 4)
     tokenizer = train_tokenizer([*SOURCES, *TARGETS], vocab_size=70)
     for seed, (name, src, tgt) in enumerate((("forward", "en", "de"), ("back", "de", "en"))):
         torch.manual_seed(seed)
@@ -68,13 +67,13 @@ def test_an_interrupted_command_ends_with_the_same_pairs(
     killed_after: int, folder: Path, heed: Heed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert heed(*command(folder, out=folder / "whole"))[0] == 0
-    translated = synthesize.translated_lines
+    translated = translate._translated_lines
 
     def killed(*args: Any, **kwargs: Any) -> Iterator[Any]:
         yield from islice(translated(*args, **kwargs), killed_after)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(synthesize, "translated_lines", killed)
+    monkeypatch.setattr(translate, "_translated_lines", killed)
     assert heed(*command(folder))[0] == 130
     assert not (folder / "pairs" / "1.jsonl").exists()
     seen: list[int] = []
@@ -83,7 +82,7 @@ def test_an_interrupted_command_ends_with_the_same_pairs(
         seen.append(done)
         return translated(*args, done=done, **kwargs)
 
-    monkeypatch.setattr(synthesize, "translated_lines", counted)
+    monkeypatch.setattr(translate, "_translated_lines", counted)
     assert heed(*command(folder))[0] == 0
     assert seen == [killed_after // 4 * 4, 0], "whole blocks are kept"
     for name in ("1.jsonl", "2.jsonl"):
