@@ -39,7 +39,7 @@ def test_files_of_different_length_are_refused(tmp_path: Path) -> None:
     for file, text in zip(files, ("x\ny\n", "x\ny", "x\n"), strict=True):
         file.write_text(text)
     assert read_parallel(*files[:2]) == [["x", "y"]] * 2
-    with pytest.raises(HeedError, match="a has 2 lines and .*c 1"):
+    with pytest.raises(HeedError, match=r"a has 2 lines and .*c 1"):
         read_parallel(*files)
 
 
