@@ -1,28 +1,25 @@
-"""``heed align``: links, error rates and maps, compared with an independent pooling of attention."""
+"""``heed align``: links, error rates and maps, compared with those of the Translator."""
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import architectures
 import numpy as np
 import pytest
-import torch
 import yaml
 
-from heed.cli import main
 from heed.data.pairs.tokenizer import Tokenizer
-from heed.inference import model_folder
-from heed.inference.translator import PAIRS_AT_ONCE
+from heed.inference.loading import load
+from heed.inference.translator import PAIRS_AT_ONCE, Translator
 from heed.layers.positions import PositionsConfig
 from heed.models import build_model
-from heed.models.rnn_config import AttentionConfig, RNNConfig
-from heed.models.seq2seq import Seq2Seq
-from heed.models.transformer_config import TransformerConfig
-from heed.symbols import BOS, EOS
-from tests.tokenizers import train_tokenizer
+from heed.models.seq2seq import ModelConfig
+from tests.cli.models import LINES as SOURCES
+from tests.cli.models import Heed, TinyModel, save, save_model, write
 
-SOURCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
 TARGETS = [
     "ein Mann fährt Rad .",
     "",
@@ -30,89 +27,49 @@ TARGETS = [
     "zwei Kinder spielen im größeren Park mit einem roten Ball .",
 ]
 
-
-@pytest.fixture
-def tokenizer() -> Tokenizer:
-    return train_tokenizer(SOURCES + TARGETS, vocab_size=90)
+Align = Callable[..., tuple[int, list[str], str]]
 
 
 @pytest.fixture
-def model(tokenizer: Tokenizer, tiny_model: Callable[..., Seq2Seq]) -> Seq2Seq:
-    torch.manual_seed(3)
-    model = tiny_model("transformer", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab).float()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(1.5)
-    return model
-
-
-@pytest.fixture
-def align(
-    tmp_path: Path, model: Seq2Seq, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, list[str], str]]:
+def align(tmp_path: Path, tiny_model: TinyModel, heed: Heed) -> Align:
     """``align(*options)``: exit status, output lines and standard error for the sentences above."""
-    model_folder.save(tmp_path / "model", model, tokenizer, extra={})
-    (tmp_path / "src").write_text("\n".join(SOURCES) + "\n", encoding="utf-8")
-    (tmp_path / "tgt").write_text("\n".join(TARGETS) + "\n", encoding="utf-8")
+    save_model(tmp_path / "model", tiny_model, text=SOURCES + TARGETS, vocab_size=90, scale=1.5)
+    write(tmp_path / "src", SOURCES)
+    write(tmp_path / "tgt", TARGETS)
 
     def run(*options: Any) -> tuple[int, list[str], str]:
-        given = ("--model", tmp_path, "--src", tmp_path / "src", "--tgt", tmp_path / "tgt")
-        status = main(["align", *map(str, (*given, *options))])
-        out, err = capsys.readouterr()
+        status, out, err = heed(
+            "align", "--model", tmp_path, "--src", tmp_path / "src", "--tgt", tmp_path / "tgt", *options
+        )
         return status, out.splitlines(), err
 
     return run
 
 
-def cross(model: Seq2Seq, tokenizer: Tokenizer, source: str, target: str) -> np.ndarray:
-    """Return the model's cross-attention over pieces, "L H T S"."""
-    (src,), (tgt,) = tokenizer.encode_src([source]), tokenizer.encode_tgt([target])
-    src_ids, tgt_in = torch.tensor([[*src, EOS]]), torch.tensor([[BOS, *tgt]])
-    with torch.no_grad():
-        memory = model.encode(src_ids, torch.ones_like(src_ids, dtype=torch.bool), maps=True)
-        attention = model.decode(tgt_in, memory, maps=True).attention
-    assert attention is not None
-    assert attention.cross is not None
-    return np.asarray(attention.cross[:, :, 0])
+@pytest.fixture
+def translator(tmp_path: Path, align: Align) -> Translator:
+    return load(tmp_path)
 
 
-def reference_links(weights: np.ndarray, src_pieces: list[str], tgt_pieces: list[str], shift: int) -> str:
-    """Return the links of each target word for one map "T S", where each word starts with a piece "▁…"."""
-    rows: dict[int, list[np.ndarray]] = {}
-    word = -1
-    for t, piece in enumerate(tgt_pieces):
-        word += piece.startswith("▁")
-        if piece != "▁":
-            rows.setdefault(word, []).append(weights[t + shift])
-    src_word = np.cumsum([piece.startswith("▁") for piece in src_pieces]) - 1
-    links = []
-    for tgt, weights_of_pieces in rows.items():
-        mean = np.mean(weights_of_pieces, axis=0)
-        mass = [mean[:-1][(src_word == s) & (np.array(src_pieces) != "▁")].sum() for s in range(src_word[-1] + 1)]
-        links.append((int(np.argmax(mass)), tgt))
-    return " ".join(f"{s}-{t}" for s, t in sorted(links))
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {},
+        {"layer": 2, "head": 2, "row": "output"},
+        {"layer": 2, "head": 0, "row": "input"},
+        *({"head": 1, "symmetrize": how} for how in ("source", "intersection", "union", "grow-diag-final-and")),
+    ],
+)
+def test_links_are_those_of_the_chosen_map(align: Align, translator: Translator, chosen: dict[str, Any]) -> None:
+    status, lines, err = align(*(word for name, value in chosen.items() for word in (f"--{name}", value)))
+    assert (status, err) == (0, "")
+    links = translator.align(SOURCES, TARGETS, **chosen)
+    assert lines == [" ".join(f"{src}-{tgt}" for src, tgt in pairs) for pairs in links]
+    assert [not line for line in lines] == [False, True, False, False]
 
 
-@pytest.mark.parametrize(("row", "shift"), [("output", 0), ("input", 1)])
-@pytest.mark.parametrize("head", [2, 0])
-def test_links_are_those_of_the_chosen_map(
-    align: Any, model: Seq2Seq, tokenizer: Tokenizer, row: str, shift: int, head: int
-) -> None:
-    status, lines, err = align("--layer", 2, "--head", head, "--row", row)
-    assert (status, err, len(lines), lines[1]) == (0, "", 4, "")
-    for source, target, line in zip(SOURCES, TARGETS, lines, strict=True):
-        if source:
-            maps = cross(model, tokenizer, source, target)[1]
-            pieces = (
-                tokenizer.src_pieces(*tokenizer.encode_src([source])),
-                tokenizer.tgt_pieces(*tokenizer.encode_tgt([target])),
-            )
-            assert line == reference_links(maps[head - 1] if head else maps.mean(0), *pieces, shift)
-
-
-def test_default_map_is_the_saved_one(align: Any, tmp_path: Path) -> None:
+def test_default_map_is_the_saved_one(align: Align, tmp_path: Path) -> None:
     usual = align()[1]
-    assert usual == align("--layer", 1, "--head", 0, "--row", "output")[1]
     chosen = align("--layer", 2, "--head", 3, "--row", "input")[1]
     assert chosen != usual
     config = tmp_path / "model" / "config.yaml"
@@ -123,20 +80,7 @@ def test_default_map_is_the_saved_one(align: Any, tmp_path: Path) -> None:
     assert align("--layer", 1)[1] == align("--layer", 1, "--head", 0)[1]
 
 
-def test_symmetrized_links_lie_between_intersection_and_union(align: Any) -> None:
-    found = {
-        how: [set(line.split()) for line in align("--head", 1, "--symmetrize", how)[1]]
-        for how in ("target", "source", "intersection", "union", "grow-diag-final-and")
-    }
-    for line in range(4):
-        forward, backward, grown = (found[how][line] for how in ("target", "source", "grow-diag-final-and"))
-        assert found["intersection"][line] == forward & backward
-        assert found["union"][line] == forward | backward
-        assert forward & backward <= grown <= forward | backward
-    assert found["target"] != found["source"]
-
-
-def test_error_rates_of_all_heads(align: Any, tmp_path: Path) -> None:
+def test_error_rates_of_all_heads(align: Align, tmp_path: Path) -> None:
     _, lines, _ = align("--layer", 2, "--head", 4)
     gold = tmp_path / "gold"
     gold.write_text("\n".join(lines) + "\n")
@@ -156,15 +100,12 @@ def test_error_rates_of_all_heads(align: Any, tmp_path: Path) -> None:
     assert align("--gold", gold, "--gold-from-1", "--gold-drop-outside", "--layer", 2, "--head", 4)[2] == err
 
 
-def test_npz_holds_the_maps(align: Any, model: Seq2Seq, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_npz_holds_the_maps(align: Align, translator: Translator, tmp_path: Path) -> None:
     assert align("--npz", tmp_path / "maps.npz")[0] == 0
     with np.load(tmp_path / "maps.npz") as maps:
-        assert sorted(maps.files)[:5] == ["0.cross", "0.decoder_self", "0.encoder_self", "0.src", "0.tgt"]
         assert len(maps.files) == 5 * len(SOURCES)
-        expected = cross(model, tokenizer, SOURCES[3], TARGETS[3])
-        np.testing.assert_allclose(maps["3.cross"], expected, atol=1e-5)
-        assert (len(maps["3.tgt"]), len(maps["3.src"])) == expected.shape[2:]
-        assert maps["3.tgt"][-1] == "</s>"
+        for number, pair in enumerate(translator.attend(SOURCES, TARGETS)):
+            np.testing.assert_allclose(maps[f"{number}.cross"], pair.cross, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +122,7 @@ def test_npz_holds_the_maps(align: Any, model: Seq2Seq, tokenizer: Tokenizer, tm
         (("--npz", "no/where.npz"), "no/where.npz cannot be written: No such file"),
     ],
 )
-def test_errors_are_one_sentence(align: Any, tmp_path: Path, options: tuple[str, str], message: str) -> None:
+def test_errors_are_one_sentence(align: Align, tmp_path: Path, options: tuple[str, str], message: str) -> None:
     (tmp_path / "short").write_text("0-0\n\n")
     (tmp_path / "outside").write_text("0-0\n\n2-3\n\n")
     option, value = options
@@ -194,49 +135,25 @@ def test_errors_are_one_sentence(align: Any, tmp_path: Path, options: tuple[str,
     assert re.search(message, err)
 
 
-def test_line_numbers_in_errors_are_those_of_the_file(tmp_path: Path, align: Any) -> None:
+def test_line_numbers_in_errors_are_those_of_the_file(tmp_path: Path, align: Align) -> None:
     """Also for lines after the first chunk."""
     lines = [*["a"] * (PAIRS_AT_ONCE + 2), "a man " * 30]
     for side in ("src", "tgt"):
-        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
-    config = yaml.safe_load((tmp_path / "model" / "config.yaml").read_text())
+        write(tmp_path / side, lines)
     positions = PositionsConfig(kind="learned", merge="add", max_length=20)
-    shorter = TransformerConfig.from_plain(config["model"] | {"positions": vars(positions)})
-    tokenizer = Tokenizer.load(tmp_path / "model")
-    built = build_model(shorter, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=False)
-    model_folder.save(tmp_path / "model", built, tokenizer, extra={})
+    replace_model(tmp_path / "model", replace(architectures.TRANSFORMER, positions=positions))
     status, _, err = align()
     assert status == 2
     assert f"Line {len(lines)}: " in err
 
 
-def test_a_model_without_attention_is_refused(
-    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = RNNConfig(
-        cell="gru",
-        d_embedding=8,
-        d_model=8,
-        layers=1,
-        residual=False,
-        bidirectional=False,
-        reverse_source=False,
-        dropout=0.0,
-        dropout_kind="standard",
-        tie_embeddings=False,
-        attention=AttentionConfig(
-            score="none",
-            reach="global",
-            window=None,
-            order="luong",
-            input_feeding=False,
-            coverage=False,
-            max_source=None,
-        ),
-    )
+def test_a_model_without_attention_is_refused(tmp_path: Path, align: Align) -> None:
+    attention = replace(architectures.RNN.attention, score="none", input_feeding=False)
+    replace_model(tmp_path / "model", replace(architectures.RNN, attention=attention))
+    assert align() == (2, [], "heed: This model has no cross-attention, so it gives no alignments.\n")
+
+
+def replace_model(folder: Path, config: ModelConfig) -> None:
+    tokenizer = Tokenizer.load(folder)
     model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=False)
-    model_folder.save(tmp_path / "model", model, tokenizer, extra={})
-    (tmp_path / "text").write_text("a dog\n")
-    text = str(tmp_path / "text")
-    assert main(["align", "--model", str(tmp_path), "--src", text, "--tgt", text]) == 2
-    assert "has no cross-attention" in capsys.readouterr().err
+    save(folder, model, tokenizer)

@@ -1,14 +1,11 @@
 """``heed average``: means against a loop in float64, and weights that must not be averaged."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sentencepiece as spm
 import torch
-import yaml
 from torch import Tensor
 
 from heed.cli import main
@@ -16,21 +13,15 @@ from heed.data.pairs.tokenizer import Tokenizer
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
 from heed.run_format import FORMAT
-from heed.symbols import BOS, EOS, PAD, UNK
+from tests.tokenizers import train_tokenizer
 
 EXTRA = {"src_lang": "en", "tgt_lang": "de", "search": {"beam": 3}}
 BLEU = {100: 20.0, 200: 25.0, 300: 24.0, 400: 25.0}
 """BLEU by step. Steps 200 and 400 are equal: the earlier one ranks first."""
 
 
-def tokenizer(*lines: str) -> Tokenizer:
-    proto = io.BytesIO()
-    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=proto, model_type="char", minloglevel=2, vocab_size=20, **ids,
-        hard_vocab_limit=False,
-    )  # fmt: skip
-    return Tokenizer([proto.getvalue()] * 2)
+def tokenizer(line: str) -> Tokenizer:
+    return train_tokenizer([line], vocab_size=20, model_type="char", hard_vocab_limit=False)
 
 
 @pytest.fixture
@@ -62,11 +53,15 @@ def run(tmp_path: Path, model: Callable[..., Seq2Seq]) -> Path:
         for step in steps:
             checkpoint = {
                 "heed_format": FORMAT,
-                "state_dict": {f"model.{name}": tensor for name, tensor in model(step).state_dict().items()},
+                "state_dict": state(model(step)),
                 "callbacks": {"ema": {"steps": step, "weights": model(step + 1).state_dict()}},
             }
             torch.save(checkpoint, folder / "checkpoints" / f"{kind}-{step:07d}.ckpt")
     return folder
+
+
+def state(model: Seq2Seq) -> dict[str, Tensor]:
+    return {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
 
 
 def means(*models: Seq2Seq) -> dict[str, Tensor]:
@@ -121,8 +116,7 @@ def test_sources_that_cannot_be_averaged_are_errors(run: Path, tmp_path: Path, m
     stranger = save(tmp_path / "stranger", model(1), letters="hijklmn")
     checkpoint = run / "checkpoints" / "last-0000100.ckpt"
     plain = run / "checkpoints" / "plain.ckpt"
-    torch.save({"state_dict": {f"model.{name}": tensor for name, tensor in model(1).state_dict().items()},
-                "callbacks": {}, "heed_format": FORMAT}, plain)  # fmt: skip
+    torch.save({"state_dict": state(model(1)), "callbacks": {}, "heed_format": FORMAT}, plain)
     small = run / "checkpoints" / "small.ckpt"
     torch.save({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": FORMAT}, small)
     cut = run / "checkpoints" / "cut.ckpt"
@@ -158,11 +152,6 @@ def test_sources_that_cannot_be_averaged_are_errors(run: Path, tmp_path: Path, m
     assert "already exists" in capsys.readouterr().err
 
 
-def write_config(run: Path, **settings: Any) -> Path:
-    (run / "config.yaml").write_text(yaml.safe_dump({"seed": 1, "init_from": None, "ckpt_path": None, **settings}))
-    return run
-
-
 @pytest.mark.parametrize(
     ("content", "options", "words"),
     [
@@ -173,11 +162,7 @@ def write_config(run: Path, **settings: Any) -> Path:
         ({"state_dict": {}}, ["--ema"], "has no callbacks"),
         ({"state_dict": {"model.x": torch.zeros(2)}}, [], "written by another version of heed"),
         ({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": 9}, [], "written by another version of heed"),
-        (
-            {"state_dict": {"model.x": torch.tensor([1.0, float("nan")])}, "heed_format": FORMAT},
-            [],
-            "are NaN or infinite",
-        ),
+        ({"state_dict": {"model.x": torch.tensor([torch.nan])}, "heed_format": FORMAT}, [], "are NaN or infinite"),
     ],
 )
 def test_foreign_checkpoints_are_refused(

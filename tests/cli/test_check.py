@@ -1,6 +1,5 @@
 """``heed check``: faults are named with their files and lines, and wrong input is a sentence."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 from grammar.corpus import generate
 
 from heed.launch.check import _ranges
+from tests.cli.models import Heed, write
 
 OWN_CORPUS = """
 from heed.data.text.synthetic_corpus import SyntheticCorpus
@@ -20,8 +20,6 @@ class MyCorpus:
         return self._corpus.load()
 """
 
-Heed = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
@@ -30,9 +28,8 @@ def files(tmp_path: Path) -> dict[str, Path]:
     found = {}
     for split in ("train", "valid"):
         for language, side in (("en", "src"), ("de", "tgt")):
-            found[f"{split}.{language}"] = tmp_path / f"{split}.{language}"
-            lines = [getattr(example, side) for example in corpus[split]]
-            found[f"{split}.{language}"].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            lines = (getattr(example, side) for example in corpus[split])
+            found[f"{split}.{language}"] = write(tmp_path / f"{split}.{language}", lines)
     return found
 
 
@@ -41,8 +38,8 @@ def test_faults_are_named_with_their_lines(files: dict[str, Path], heed: Heed, t
     sources, targets = (file.read_text(encoding="utf-8").splitlines() for file in (en, de))
     sources[9:12], targets[9:12] = targets[9:12], sources[9:12]
     targets[20] = "Das ist fÃ¼r dich ."
-    for file, lines in ((en, sources), (de, targets)):
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write(en, sources)
+    write(de, targets)
     cache = f"cache_dir={tmp_path}/cache"
     status, out, err = heed("check", en, de, "--valid", *valid, cache, "trainer.max_steps=3000",
                             "trainer.max_epochs=null")  # fmt: skip
@@ -74,10 +71,6 @@ def test_options_of_a_training_can_be_given_instead_of_files(heed: Heed, tmp_pat
     _, out, _ = heed("check", *small, *german, "trainer.max_steps=100")
     assert "de → en" in out
     assert "the built-in corpus: no fault found in 400 pairs." in out
-
-
-def write(file: Path, lines: list[str]) -> None:
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def test_sets_that_are_scored_are_examined(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:

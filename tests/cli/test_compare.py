@@ -6,7 +6,6 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from heed.evaluation.metrics import METRICS
 from heed.evaluation.scores import SystemOutput
 from heed.evaluation.words import casefolded_words
 from tests import forkserver
+from tests.report.html import Page
 
 EXAMPLES = generate(seed=5, train=200, valid=1, test=150, long=1)
 BLEU = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -58,29 +58,13 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         counts = count_words((example.src for example in EXAMPLES["train"]), vocabulary)
         write_counts(run / "translations" / WORD_COUNTS, counts)
         facts = {
-            "name": name,
-            "model": "rnn",
-            "data": "synthetic",
-            "src_lang": "en",
-            "tgt_lang": "de",
-            "seed": seed,
-            "params": 1_000_000,
-            "steps": 100,
-            "epochs": 1.0,
-            "tokens": 50_000,
-            "train_seconds": 60.0,
-            "tokens_per_second": 900.0,
-            "device": "1 × cpu, 32-true",
-            "search": {"beam": 5, "length_penalty": 0.6},
-            "decode_seconds": {"test": 3.0},
-            "weights": "best",
-            "git": None,
-            "data_fingerprint": "aaaa",
-            "tokenizer_hash": "bbbb",
-            "valid": {"bleu_signature": BLEU, "chrf_signature": CHRF},
-            "tests": {"test": {}},
+            "name": name, "model": "rnn", "data": "synthetic", "src_lang": "en", "tgt_lang": "de", "seed": seed,
+            "params": 1_000_000, "steps": 100, "epochs": 1.0, "tokens": 50_000, "train_seconds": 60.0,
+            "tokens_per_second": 900.0, "device": "1 × cpu, 32-true", "search": {"beam": 5, "length_penalty": 0.6},
+            "decode_seconds": {"test": 3.0}, "weights": "best", "git": None, "data_fingerprint": "aaaa",
+            "tokenizer_hash": "bbbb", "valid": {"bleu_signature": BLEU, "chrf_signature": CHRF}, "tests": {"test": {}},
             **results,
-        }
+        }  # fmt: skip
         (run / "results.json").write_text(json.dumps(facts))
         (run / "config.yaml").write_text(f"seed: {seed}\n")
         return run
@@ -91,33 +75,6 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
 def compare(out: Path, *arguments: str | Path) -> dict[str, Any]:
     assert main(["compare", *map(str, arguments), "--out", str(out)]) == 0
     return json.loads((out / "compare.json").read_text())
-
-
-class Page(HTMLParser):
-    """Checks that tags are closed, and collects the visible text."""
-
-    VOID = ("meta", "link", "br")
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(html)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        pass
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1:] != ["style"]:
-            self.text += data
 
 
 def test_verdict_names_the_better_run(
@@ -173,20 +130,6 @@ def test_a_table_is_all_of_standard_output(
     assert "Page: " in err
 
 
-def test_page_is_valid_escaped_and_loads_nothing(make_run: Callable[..., Path], tmp_path: Path) -> None:
-    runs = [make_run("<b>rnn</b>", 0.3), make_run("b", 0.1), make_run("c", 0.2, seed=2)]
-    found = compare(tmp_path / "out", *runs)
-    html = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    text = " ".join(Page(html).text.split())
-    assert "<b>rnn</b>" in text
-    assert all(verdict in text for verdict in found["verdict"])
-    assert len(found["verdict"]) == 3
-    assert "(3 pairs: Holm)" in found["verdict"][0]
-    assert not re.search(r"<script src|https?:(?!//www.w3.org/2000/svg)|@import|url\(", html)
-    for example in found["examples"]:
-        assert example["source"] in text
-
-
 def test_groups_have_a_standard_deviation_over_seeds(make_run: Callable[..., Path], tmp_path: Path) -> None:
     rnn = ",".join(str(make_run(f"r{seed}", 0.2, seed=seed)) for seed in (1, 2, 3))
     other = ",".join(str(make_run(f"t{seed}", 0.1, seed=seed)) for seed in (4, 5))
@@ -220,50 +163,6 @@ def test_the_verdict_covers_every_common_test_set(make_run: Callable[..., Path],
     chosen = compare(tmp_path / "chosen", *runs, "--split", "test")
     assert [f"On test: {verdict}" for verdict in chosen["verdict"]] == [first]
     assert chosen["warnings"][0] == "The verdict is about test only, not about long."
-
-
-def test_identical_runs_have_no_p_value(make_run: Callable[..., Path], tmp_path: Path) -> None:
-    found = compare(tmp_path / "out", make_run("a", 0.2), make_run("b", 0.2))
-    assert found["verdict"] == ["a and b are identical: every translation is the same."]
-    assert found["pairs"][0]["p"] == {}
-    Page((tmp_path / "out" / "index.html").read_text(encoding="utf-8"))
-
-
-def test_equally_good_runs_are_not_distinguished(make_run: Callable[..., Path], tmp_path: Path) -> None:
-    found = compare(tmp_path / "out", make_run("a", 0.2, seed=1), make_run("b", 0.2, seed=2))
-    assert "No significant difference between" in found["verdict"][0]
-    assert found["pairs"][0]["p"]["BLEU"] > 0.05
-
-
-def test_confounders_are_listed(make_run: Callable[..., Path], tmp_path: Path) -> None:
-    unlike = {"bleu_signature": BLEU.replace("13a", "zh"), "chrf_signature": CHRF}
-    fair = make_run("a", 0.2)
-    unfair = make_run(
-        "b",
-        0.1,
-        data_fingerprint="x",
-        train_fingerprint="x",
-        tokenizer_hash="y",
-        tokens=100_000,
-        search={"beam": 1},
-        weights="last",
-        tests={"test": unlike},
-    )
-    warnings = " ".join(compare(tmp_path / "out", fair, unfair)["warnings"])
-    for part in (
-        "NOT COMPARABLE",
-        "tok:zh",
-        "training data differ",
-        "tokenizers differ",
-        "b had 2.0× the tokens of a",
-        "search settings differ",
-        "weights are selected differently",
-    ):
-        assert part in warnings
-    alone, twin, odd = make_run("c", 0.1), make_run("d", 0.2), make_run("e", 0.3, seed=9, params=7)
-    warnings = " ".join(compare(tmp_path / "out2", "--group", f"one={alone}", f"two={twin},{odd},{fair}")["warnings"])
-    assert "The runs of two differ in more than their seeds: params." in warnings
-    assert "Runs of two share a seed" in warnings
 
 
 def test_the_jobs_of_a_grid_that_differ_in_the_seed_alone_are_runs_of_one_system(

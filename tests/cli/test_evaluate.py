@@ -5,13 +5,10 @@ import json
 import math
 import re
 import sys
-import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 from sacrebleu.metrics import BLEU, CHRF
 
@@ -20,26 +17,17 @@ from heed.evaluation.metrics import METRICS
 from heed.inference import model_folder
 from heed.inference.loading import load
 from heed.inference.translator import Translator
-from heed.models.seq2seq import Seq2Seq
 from tests import forkserver
+from tests.cli.models import LINES as SOURCES
+from tests.cli.models import SEARCH, Heed, TinyModel, save_model, write
 from tests.evaluation.comet_models import save_comet
 from tests.export.models import LINES, transformer, write_model
-from tests.tokenizers import train_tokenizer
 
-SOURCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
 HYPOTHESES = ["Ein Mann fährt Rad.", "", "Ein Hund schläft!", "Zwei kinder spielen mit einem Ball im park."]
 REFERENCES = [
     ["Ein Mann fährt Fahrrad.", "Oh.", "Der Hund schläft.", "Zwei Kinder spielen im Park mit einem roten Ball."],
     ["Ein Mann fährt mit dem Rad.", "", "Ein Hund schläft.", "Im Park spielen zwei Kinder Ball."],
 ]
-SEARCH = {"beam": 3, "length_penalty": 0.6, "n_best": 1, "max_length_factor": 1.0, "max_length_extra": 3}
-
-Heed = Callable[..., tuple[int, str, str]]
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 @pytest.fixture
@@ -49,16 +37,11 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.fixture
-def model(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
+def model(tmp_path: Path, tiny_model: TinyModel) -> Path:
     """A folder that holds a tiny model with random weights."""
-    tokenizer = train_tokenizer([*SOURCES, *REFERENCES[0]], vocab_size=90)
-    torch.manual_seed(3)
-    net = tiny_model("transformer", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab).float()
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.mul_(2.0)
-    model_folder.save(tmp_path / "model", net, tokenizer, extra={"search": SEARCH, "tgt_lang": "de"})
-    return tmp_path / "model"
+    extra = {"search": SEARCH, "tgt_lang": "de"}
+    text = [*SOURCES, *REFERENCES[0]]
+    return save_model(tmp_path / "model", tiny_model, text=text, vocab_size=90, scale=2.0, **extra)
 
 
 def sacrebleu(*references: Path, hyp: Path, options: list[str]) -> list[tuple[str, float, str]]:
@@ -98,34 +81,11 @@ def test_empty_translations_are_scored_as_empty(heed: Heed, tmp_path: Path) -> N
     assert json.loads(heed("evaluate", *options, "--beam", 1)[1])["scores"]["chrF"]["value"] > 0
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda line: "▁" + line.replace(" ", " ▁"), "100% of the translations are cut into subwords"),
-        (lambda line: line.replace("h", "h@@ "), "Of the references, 0% do."),
-        (lambda line: line.encode().decode("cp850"), "of the translations have UTF-8"),
-        (lambda line: unicodedata.normalize("NFD", line), "of the translations are not in the Unicode form NFC"),
-        (lambda line: line.replace("ä", "&auml;"), "of the translations have HTML tags"),
-        (lambda line: f"{line} </s> <pad>", "100% of the translations have HTML tags"),
-        (lambda line: f"{line}\u200b", "100% of the translations have invisible"),
-        (lambda line: f"HYP 1: {line}", "begin with 'HYP'"),
-        (lambda line: f"deu_Latn {line}", "begin with 'deu_Latn'"),
-    ],
-)
-@pytest.mark.parametrize("in_references", [False, True])
-def test_translations_that_are_written_as_no_reference_is(
-    heed: Heed, tmp_path: Path, change: Callable[[str], str], said: str, in_references: bool
-) -> None:
-    texts = {"hyp": [HYPOTHESES[0], REFERENCES[0][2]] * 10, "ref": [REFERENCES[0][0], REFERENCES[0][2]] * 10}
-    assert heed("evaluate", *scored(tmp_path, texts))[2] == ""
-    changed = {name: [*map(change, lines)] for name, lines in texts.items() if in_references or name == "hyp"}
-    status, _, err = heed("evaluate", *scored(tmp_path, texts | changed))
-    assert status == 0
-    assert err == "" if in_references else (said in err and len(err.splitlines()) == 1)
-
-
-def scored(folder: Path, texts: dict[str, list[str]]) -> list[str | Path]:
-    return [part for name, lines in texts.items() for part in (f"--{name}", write(folder / name, lines))]
+def test_translations_that_are_written_as_no_reference_is(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:
+    marked = write(tmp_path / "marked", [f"{line} </s>" for line in HYPOTHESES])
+    status, _, err = heed("evaluate", "--hyp", marked, "--ref", files["ref"])
+    assert (status, err.count("\n")) == (0, 1)
+    assert err.startswith("Scores may be wrong: 100% of the translations have HTML tags")
 
 
 def test_scores_that_are_not_comparable_are_labelled(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:
@@ -207,15 +167,11 @@ def test_metrics_are_chosen_by_name(files: dict[str, Path], heed: Heed) -> None:
     assert re.search(r"length-ratio +0\.\d{4} ", out)
 
 
-@pytest.mark.parametrize("utility", ["chrf", "bleu"])
-def test_the_metric_that_the_search_maximized_is_marked(
-    files: dict[str, Path], heed: Heed, model: Path, utility: str
-) -> None:
-    search = ["--mbr", "--samples", 2, "--beam", 1, "--utility", utility]
+def test_the_metric_that_the_search_maximized_is_marked(files: dict[str, Path], heed: Heed, model: Path) -> None:
+    search = ["--mbr", "--samples", 2, "--beam", 1, "--utility", "bleu"]
     _, out, _ = heed("evaluate", "--model", model, "--src", files["src"], "--ref", files["ref"], *search)
-    name = {"chrf": "chrF", "bleu": "BLEU"}[utility]
-    reason = f"{name} is biased, because minimum Bayes risk search maximized it"
-    assert out.splitlines()[3] == f"{name}: not comparable with published scores: {reason}"
+    reason = "BLEU is biased, because minimum Bayes risk search maximized it"
+    assert out.splitlines()[3] == f"BLEU: not comparable with published scores: {reason}"
     assert out.splitlines()[4].startswith("Search: beam 1, length_penalty 0.6, n_best 1, ")
 
 

@@ -1,14 +1,12 @@
 """``heed exercise``: from the skeleton to a file that passes."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from heed.exercises import EXERCISES
-
-Heed = Callable[..., tuple[int, str, str]]
+from tests.cli.models import Heed
 
 
 @pytest.fixture(autouse=True)

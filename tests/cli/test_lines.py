@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heed.cli.lines import check_line_counts, path_text, read_lines
+from heed.cli.lines import path_text, read_lines, read_parallel
 from heed.errors import HeedError
 
 
@@ -34,9 +34,13 @@ def test_files_that_are_not_text_are_recognised(text: bytes, message: str) -> No
     assert message in str(caught.value)
 
 
-def test_files_of_different_length_are_refused() -> None:
-    with pytest.raises(HeedError, match="a has 2 lines and c 1"):
-        check_line_counts({Path("a"): ["x", "y"], Path("b"): ["x", "y"], Path("c"): ["x"]})
+def test_files_of_different_length_are_refused(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in "abc"]
+    for file, text in zip(files, ("x\ny\n", "x\ny", "x\n"), strict=True):
+        file.write_text(text)
+    assert read_parallel(*files[:2]) == [["x", "y"]] * 2
+    with pytest.raises(HeedError, match=r"a has 2 lines and .*c 1"):
+        read_parallel(*files)
 
 
 def test_paths_that_are_not_utf8_are_written_with_replacement_characters() -> None:

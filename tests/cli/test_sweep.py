@@ -11,10 +11,10 @@ import optuna
 import pytest
 
 from heed.cli import sweep
+from tests.cli.models import Heed
 from tests.report.html import Page
 from tests.sweep.studies import make_study, make_trial, searched_trials, write_verdict
 
-Heed = Callable[..., tuple[int, str, str]]
 PLAIN = {"optimizer.lr": 1e-3, "model.dropout": 0.2}
 OTHER = {"optimizer.lr": 1e-3, "model.dropout": 0.3}
 

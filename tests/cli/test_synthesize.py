@@ -1,37 +1,30 @@
 """``heed synthesize``: pairs of models of both directions, and interrupted and repeated commands."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from heed.cli import synthesize
-from heed.inference import loading, model_folder
-from heed.models.seq2seq import Seq2Seq
-from tests.tokenizers import train_tokenizer
+from heed.cli import translate
+from heed.inference import loading
+from tests.cli.models import Heed, TinyModel, save_model, write
 
 SOURCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play\twith a red ball"] * 6
 TARGETS = ["ein mann fährt rad .", "der hund schläft ."]
 
-Heed = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def folder(tmp_path: Path, tiny_model: Callable[..., Seq2Seq], monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, tiny_model: TinyModel, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the models ``forward`` and ``back``, and with the files ``a.en`` and ``more.de``."""
-    monkeypatch.setattr(synthesize, "LINES_AT_ONCE", 4)
-    monkeypatch.setattr("heed.cli.translate.LINES_AT_ONCE", 4)
-    tokenizer = train_tokenizer([*SOURCES, *TARGETS], vocab_size=70)
+    monkeypatch.setattr(translate, "LINES_AT_ONCE", 4)
     for seed, (name, src, tgt) in enumerate((("forward", "en", "de"), ("back", "de", "en"))):
-        torch.manual_seed(seed)
-        model = tiny_model("rnn", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab).float()
-        model_folder.save(tmp_path / name, model, tokenizer, extra={"src_lang": src, "tgt_lang": tgt})
-    (tmp_path / "a.en").write_text("\n".join(SOURCES) + "\n", encoding="utf-8")
-    (tmp_path / "more.de").write_text("\n".join(TARGETS) + "\n", encoding="utf-8")
+        languages = {"src_lang": src, "tgt_lang": tgt}
+        save_model(tmp_path / name, tiny_model, "rnn", text=[*SOURCES, *TARGETS], seed=seed, **languages)
+    write(tmp_path / "a.en", SOURCES)
+    write(tmp_path / "more.de", TARGETS)
     return tmp_path
 
 
@@ -68,13 +61,13 @@ def test_an_interrupted_command_ends_with_the_same_pairs(
     killed_after: int, folder: Path, heed: Heed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert heed(*command(folder, out=folder / "whole"))[0] == 0
-    translated = synthesize.translated_lines
+    translated = translate._translated_lines
 
     def killed(*args: Any, **kwargs: Any) -> Iterator[Any]:
         yield from islice(translated(*args, **kwargs), killed_after)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(synthesize, "translated_lines", killed)
+    monkeypatch.setattr(translate, "_translated_lines", killed)
     assert heed(*command(folder))[0] == 130
     assert not (folder / "pairs" / "1.jsonl").exists()
     seen: list[int] = []
@@ -83,7 +76,7 @@ def test_an_interrupted_command_ends_with_the_same_pairs(
         seen.append(done)
         return translated(*args, done=done, **kwargs)
 
-    monkeypatch.setattr(synthesize, "translated_lines", counted)
+    monkeypatch.setattr(translate, "_translated_lines", counted)
     assert heed(*command(folder))[0] == 0
     assert seen == [killed_after // 4 * 4, 0], "whole blocks are kept"
     for name in ("1.jsonl", "2.jsonl"):

@@ -6,46 +6,26 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import heed as heed_package
 from heed.cli.output_file import resumable_output
-from heed.inference import model_folder
-from heed.inference.segmentation import sentence_rules
 from heed.inference.translator import Translator
-from heed.models.seq2seq import Seq2Seq
 from tests import forkserver
+from tests.cli.models import LINES, SEARCH, Heed, TinyModel, save_model
 from tests.export.models import transformer, write_model
 from tests.tokenizers import train_tokenizer
 
-LINES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
-SEARCH = {"beam": 2, "length_penalty": 0.6, "n_best": 1, "max_length_factor": 1.0, "max_length_extra": 0}
-
-Heed = Callable[..., tuple[int, str, str]]
-
-
-def save_model(folder: Path, model: Seq2Seq, vocab_size: int = 70) -> Path:
-    """Save a model with random weights and a tokenizer of this size."""
-    tokenizer = train_tokenizer([*LINES, "größer ist schöner"], vocab_size=vocab_size)
-    extra = {"search": SEARCH, "src_lang": "en", "tgt_lang": "de"}
-    model_folder.save(folder, model, tokenizer, extra=extra)
-    return folder
+EXTRA: dict[str, Any] = {"search": {**SEARCH, "beam": 2, "max_length_extra": 0}, "src_lang": "en", "tgt_lang": "de"}
 
 
 @pytest.fixture
-def folder(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
-    torch.manual_seed(3)
-    model = tiny_model("transformer", src_vocab=70, tgt_vocab=70).float()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2.0)
-    return save_model(tmp_path / "model", model)
+def folder(tmp_path: Path, tiny_model: TinyModel) -> Path:
+    return save_model(tmp_path / "model", tiny_model, scale=2.0, **EXTRA)
 
 
 @pytest.fixture
@@ -102,12 +82,6 @@ def test_sentences_are_split_and_joined(translate: Heed, translator: Translator)
     words = len(parts[0].text.split(" "))
     shifted = [(i + 3, j + words) for i, j in parts[1].alignment or ()]
     assert both["alignment"] == " ".join(f"{i}-{j}" for i, j in sorted([*(parts[0].alignment or ()), *shifted]))
-
-
-@pytest.mark.parametrize("code", ["de", "de_AT", "de-AT"])
-def test_regional_codes_have_the_rules_of_their_language(code: str) -> None:
-    line = "Am 3. Oktober war es kalt."
-    assert sentence_rules(code)(line) == [line] != sentence_rules("en")(line)
 
 
 def test_too_long_sentences_are_split(translate: Heed) -> None:
@@ -241,29 +215,6 @@ def test_killed_translation_is_resumed_to_the_same_file(folder: Path, tmp_path: 
     assert output.read_bytes() == whole.read_bytes()
     assert output.read_bytes().count(b"\n") == len(lines)
     assert not partial.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["transformer", "rnn"])
-@pytest.mark.parametrize("changes", [{}, {"tie_embeddings": False}])
-def test_python_and_the_command_line_translate_alike(
-    heed: Heed, family: str, changes: dict[str, Any], tiny_model: Callable[..., Seq2Seq], tmp_path: Path
-) -> None:
-    from dataclasses import replace
-
-    from heed.models import build_model
-
-    torch.manual_seed(5)
-    config: Any = replace(tiny_model(family).config, **changes)  # type: ignore[type-var]
-    folder = save_model(tmp_path / "m", build_model(config, src_vocab=70, tgt_vocab=70, joint=False))
-    words = " ".join(LINES).split()
-    lines = [" ".join(words[i % 7 : i % 7 + 2 + i % 11]) for i in range(200)]
-    (tmp_path / "in").write_text("\n".join(lines), encoding="utf-8")
-    status, out, _ = heed(
-        "translate", "--model", folder, "--input", tmp_path / "in", "--device", "cpu", "--engine", "heed"
-    )
-    assert status == 0
-    assert out.splitlines() == heed_package.load(folder, device="cpu").translate(lines)
 
 
 def test_output_into_a_pipe(translate: Heed, folder: Path, tmp_path: Path) -> None:

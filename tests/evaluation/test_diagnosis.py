@@ -1,5 +1,7 @@
 """Each rule is sure of its cause, and silent about a run without faults."""
 
+import unicodedata
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +15,7 @@ from heed.evaluation.diagnosis import (
     Facts,
     compare_with_start,
     describe,
+    describe_differences,
     diagnose,
     symptom_shares,
 )
@@ -158,3 +161,29 @@ def test_symptoms_of_translations() -> None:
     assert shares["copied source"] == pytest.approx(1 / 3)
     assert shares["same"] == pytest.approx(1 / 3)
     assert symptom_shares(Sides([], []), valid, list(valid.tgt))["same"] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda line: "▁" + line.replace(" ", " ▁"), "100% of the translations are cut into subwords"),
+        (lambda line: line.replace("h", "h@@ "), "Of the references, 0% do."),
+        (lambda line: line.encode().decode("cp850"), "of the translations have UTF-8"),
+        (lambda line: unicodedata.normalize("NFD", line), "of the translations are not in the Unicode form NFC"),
+        (lambda line: line.replace("ä", "&auml;"), "of the translations have HTML tags"),
+        (lambda line: f"{line} </s> <pad>", "100% of the translations have HTML tags"),
+        (lambda line: f"{line}\u200b", "100% of the translations have invisible"),
+        (lambda line: f"HYP 1: {line}", "begin with 'HYP'"),
+        (lambda line: f"deu_Latn {line}", "begin with 'deu_Latn'"),
+    ],
+)
+def test_translations_that_are_written_as_no_reference_is(change: Callable[[str], str], said: str) -> None:
+    translations = ["Ein Mann fährt Rad.", "Der Hund schläft."] * 10
+    references = ["Ein Mann fährt Fahrrad.", "Der Hund schläft."] * 10
+    changed = [*map(change, translations)]
+    assert not [
+        *describe_differences(translations, references),
+        *describe_differences(changed, [*map(change, references)]),
+    ]
+    (difference,) = describe_differences(changed, references)
+    assert said in difference

@@ -12,14 +12,13 @@ from fastapi.testclient import TestClient
 from omegaconf import OmegaConf
 
 import heed
-from heed.cli.serve import _accepted_hosts
 from heed.errors import HeedError
 from heed.inference.searches import MBR, SAMPLE
 from heed.inference.translator import Translator
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.serve.requests import FORMS
-from heed.serve.settings import ServeSettings
+from heed.serve.settings import ServeSettings, accepted_hosts
 from tests.export.models import LINES, transformer, write_model
 
 Serve = Callable[..., TestClient]
@@ -531,7 +530,7 @@ def test_the_documentation_has_all_errors(client: TestClient) -> None:
     ],
 )
 def test_only_a_local_server_checks_the_host(host: str, origins: list[str], accepted: set[str]) -> None:
-    assert _accepted_hosts(host, origins) == accepted
+    assert accepted_hosts(host, origins) == accepted
 
 
 def test_hosts_are_compared_without_the_port(serve: Callable[..., TestClient]) -> None:

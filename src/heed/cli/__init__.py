@@ -1,4 +1,4 @@
-"""The ``heed`` program: one module per subcommand; arguments.toml has their summaries and arguments."""
+"""The ``heed`` program: a function per subcommand; arguments.toml has their summaries and arguments."""
 
 import argparse
 import sys
@@ -16,10 +16,8 @@ from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 from heed.options import suggest
 
-COMMANDS: dict[str, Any] = {
-    name: import_module(f"heed.cli.{name}") for name, section in ARGUMENTS.items() if "summary" in section
-}
-"""The subcommands by name. Each has ``run(args)``; ``add_options(parser)`` if arguments.toml does not have them all."""
+COMMANDS: dict[str, Any] = {name: section for name, section in ARGUMENTS.items() if "summary" in section}
+"""The subcommands: their sections of arguments.toml by name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,10 +76,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"heed {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for name, command in COMMANDS.items():
-        summary, settings = ARGUMENTS[name]["summary"], getattr(command, "PARSER_SETTINGS", {})
+        summary, settings = command["summary"], command.get("parser", {})
         subparser = commands.add_parser(name, help=summary, description=summary, **settings)
-        getattr(command, "add_options", partial(add, section=name))(subparser)
-        subparser.set_defaults(run=command.run)
+        module, _, function = command.get("function", f"{name}.run").partition(".")
+        found = import_module(f"heed.cli.{module}")
+        getattr(found, "add_options", partial(add, section=name))(subparser)
+        subparser.set_defaults(run=getattr(found, function))
     return parser
 
 

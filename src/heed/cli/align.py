@@ -58,14 +58,10 @@ def _format_error_rates(counts: "Sequence[MatchCounts]", written: "Extraction") 
     by_sentence = np.stack(counts)
     total = by_sentence.sum(0)
     rates = aer(total)
-    heads = rates.shape[2]
-    names = [f"head {head}" for head in range(1, heads + 1)]
-    if heads > 1:
-        names[-1] = "mean"
-    lines = [f"AER over {len(counts):,} pairs", "row     layer  " + "  ".join(f"{name:>7}" for name in names)]
-    for row, name in enumerate(ROWS):
-        for layer, values in enumerate(rates[row], start=1):
-            lines.append(f"{name:<6}  {layer:>5}  " + "  ".join(f"{value:>7.3f}" for value in values))
+    heads = [f"head {head}" for head in range(1, max(2, rates.shape[2]))] + ["mean"] * (rates.shape[2] > 1)
+    lines = [["row", "layer", *heads]]
+    for row, layer in np.ndindex(rates.shape[:2]):
+        lines.append([ROWS[row], f"{layer + 1}", *(f"{rate:.3f}" for rate in rates[row, layer])])
 
     def summary(extraction: "Extraction") -> str:
         low, high = bootstrap_interval(by_sentence[(slice(None), *extraction.index)], aer)
@@ -76,6 +72,11 @@ def _format_error_rates(counts: "Sequence[MatchCounts]", written: "Extraction") 
             f"precision {float(precision(sums)):.3f}  recall {float(recall(sums)):.3f}"
         )
 
-    lines.append(f"written: {summary(written)}")
-    lines.append(f"best:    {summary(best_extraction(rates))}  (choose on development data, not on a test set)")
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            f"AER over {len(counts):,} pairs",
+            *(f"{row:<6}  {layer:>5}  " + "  ".join(f"{cell:>7}" for cell in cells) for row, layer, *cells in lines),
+            f"written: {summary(written)}",
+            f"best:    {summary(best_extraction(rates))}  (choose on development data, not on a test set)",
+        ]
+    )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from heed.errors import HeedError
+from heed.export import QUANTIZATIONS, TARGETS
 from heed.habits import in_heed
 from heed.inference import BATCH_TOKENS, MAX_TOKENS
 from heed.inference.searches import MBR, SearchOptions
@@ -40,8 +41,14 @@ TYPES: Mapping[str, Any] = {
 }
 """Types of values by their name in help texts; others are text."""
 
-VALUES: Mapping[str, Any] = {"batch_tokens": BATCH_TOKENS, "max_tokens": MAX_TOKENS, **MBR}
-"""What texts in arguments.toml name in braces."""
+VALUES: Mapping[str, Any] = {
+    **MBR,
+    "batch_tokens": BATCH_TOKENS,
+    "max_tokens": MAX_TOKENS,
+    "targets": tuple(TARGETS),
+    "quantizations": tuple(dict.fromkeys(TARGETS["page"] + QUANTIZATIONS)),
+}
+"""What arguments.toml names in braces and as choices."""
 
 ARGUMENTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
@@ -74,9 +81,12 @@ class CommandParser(argparse.ArgumentParser):
 
 def add(parser: "Parser", section: str) -> None:
     """Add the arguments of a section of arguments.toml."""
-    entries = {usage: entry for usage, entry in ARGUMENTS[section].items() if usage != "summary"}
-    if description := entries.pop("group", ""):
+    about = ("summary", "function", "parser", "group", "exclusive")
+    entries = {usage: entry for usage, entry in ARGUMENTS[section].items() if usage not in about}
+    if description := ARGUMENTS[section].get("group"):
         parser = parser.add_argument_group(section, description)
+    if "exclusive" in ARGUMENTS[section]:
+        parser = parser.add_mutually_exclusive_group()
     for usage, entry in entries.items():
         if not entry:
             add(parser, usage)
@@ -91,6 +101,10 @@ def add(parser: "Parser", section: str) -> None:
             settings = {"metavar": value, "type": TYPES.get(value, str), **settings}
         elif "choices" not in settings:
             settings["action"] = "store_true"
+        if isinstance(name := settings.get("choices"), str):
+            settings["choices"] = VALUES[name]
+        if isinstance(words := settings.get("metavar"), list):
+            settings["metavar"] = tuple(words)
         if settings.get("default") == argparse.SUPPRESS:  # argparse compares identities
             settings["default"] = argparse.SUPPRESS
         parser.add_argument(*names, **settings)

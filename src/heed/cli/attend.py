@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ PICTURES = ("png", "svg", "pdf")
 def run(args: argparse.Namespace) -> None:
     from heed.inference import model_folder
     from heed.inference.outputs import attention_archive
-    from heed.report.attention import System, attention_page, model_names
+    from heed.report.attention import System, attention_page, draw_pictures, model_names
 
     args.model, args.sentences = _models_and_sentences(args.model or [], args.sentences)
     for folder in args.model:  # a wrong one is reported before standard input is awaited
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         if folder := getattr(args, suffix):
             for model, of in pairs_by_model.items():
                 with writing(folder):
-                    _draw(folder / model, suffix, of, only)
+                    draw_pictures(folder / model, suffix, of, only)
     if args.npz:
         with attention_archive(args.npz, compress=True) as add_arrays:
             for model, of in pairs_by_model.items():
@@ -112,21 +111,3 @@ def _check_map(pair: "Attended", only: tuple[str, int, int]) -> None:
             f"--only: there is no layer {layer + 1} head {head + 1}: the model's {kind} attention has "
             f"{layers} × {heads} maps (layers × heads)."
         )
-
-
-def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[str, int, int] | None) -> None:
-    """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1."""
-    import numpy as np
-
-    from heed.plot.attention_map import draw_map, draw_overview
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, pair in enumerate(pairs, start=1):
-        heading, sets = [pair.source, pair.target], pair.map_sets
-        if sets and not only:
-            draw_overview(sets, heading=heading).save(folder / f"{number}.{suffix}")
-        for maps in sets:
-            for layer, head in np.ndindex(maps.weights.shape[:2]):
-                if only in (None, (maps.kind, layer, head)):
-                    path = folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.{suffix}"
-                    draw_map(maps, layer, head, heading=heading).save(path)

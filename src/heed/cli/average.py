@@ -4,19 +4,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError, argument
 from heed.files import replacing
 
 if TYPE_CHECKING:
     from heed.runs.averaging import WeightSource
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "average")
-    add(parser.add_mutually_exclusive_group(), "average_which")
-    add(parser, "average_out")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""``heed evaluate``: scores of a model or of translations."""
+"""``heed evaluate`` and ``heed score``: scores of a model or of translations, and log-probabilities of translations."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from heed.cli.arguments import load_translator, search_options
-from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, translator_progress, write_lines
+from heed.cli.lines import LINES_AT_ONCE, path_text, read_parallel, translator_progress, write_lines
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.options import format_value
@@ -32,9 +32,8 @@ def run(args: argparse.Namespace) -> None:
     asked = find_metrics([*args.metrics.split(",") * (not wants_all), *["comet"] * bool(args.comet)], metrics)
     if args.src is None and (args.model or args.comet):
         raise HeedError(f"{'--model' if args.model else '--comet'} needs the source sentences: add --src FILE.")
-    files = {path: read_file(path) for path in (args.src, args.hyp, *args.ref) if path}
-    check_line_counts(files)
-
+    paths = [path for path in (args.src, args.hyp, *args.ref) if path]
+    files = dict(zip(paths, read_parallel(*paths), strict=True))
     sources, references = files.get(args.src), [files[path] for path in args.ref]
     translator = load_translator(args) if args.model else None
     given: dict[str, Any] = {
@@ -60,6 +59,14 @@ def run(args: argparse.Namespace) -> None:
         rows = [list(columns), *([f"{value:.4f}" for value in row] for row in zip(*columns.values(), strict=True))]
         write_file(args.per_sentence, "".join("\t".join(row) + "\n" for row in rows))
     write_lines([_format_json(args, scores, lacking, search) if args.json else _format_text(scores, lacking, search)])
+
+
+def score(args: argparse.Namespace) -> None:
+    sources, targets = read_parallel(args.src, args.tgt)
+    translator = load_translator(args)
+    with translator_progress(translator, "Scoring", total=len(sources), prints_results=False):
+        scores = translator.score(sources, targets)
+    write_lines(f"{score:.6f}" for score in scores)
 
 
 def _translate(

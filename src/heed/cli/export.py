@@ -6,26 +6,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import add
 from heed.cli.lines import read_file, write_lines
 from heed.errors import HeedError
-from heed.export import QUANTIZATIONS, TARGETS
+from heed.export import TARGETS
 from heed.files import replacing
 
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
-
 UNCHECKED = "The page has no examples, and its weights are not checked: the run has no validation set (see --check)."
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "model")
-    text = "the engine, or a page for browsers"
-    parser.add_argument("--to", choices=TARGETS, help=text, required=True)
-    text = "type of the weights, for ctranslate2, argos and page (default: float32, page: int10)"
-    parser.add_argument("--quantization", choices=tuple(dict.fromkeys(TARGETS["page"] + QUANTIZATIONS)), help=text)
-    add(parser, "export")
 
 
 def run(args: argparse.Namespace) -> None:

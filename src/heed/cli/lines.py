@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -37,9 +37,14 @@ def read_file(path: Path) -> list[str]:
 
 
 def read_parallel(*paths: Path) -> list[list[str]]:
-    """Return the lines of UTF-8 files, which must be equally many."""
-    files = [read_file(path) for path in paths]
-    check_line_counts(dict(zip(paths, files, strict=True)))
+    """Return the lines of UTF-8 files, or raise a HeedError if they are not equally many."""
+    first, *others = files = [read_file(path) for path in paths]
+    for path, lines in zip(paths[1:], others, strict=True):
+        if len(lines) != len(first):
+            raise HeedError(
+                f"{paths[0]} has {len(first):,} lines and {path} {len(lines):,}: "
+                "each line of one must belong to the same line of the other."
+            )
     return files
 
 
@@ -63,17 +68,6 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
                 f"Line {number} of {name} is not UTF-8 ({error.reason} at byte {error.start + 1}): "
                 "decompress the text or convert it, for example with `iconv -f LATIN1 -t UTF-8`."
             ) from error
-
-
-def check_line_counts(files: Mapping[Path, Sequence[object]]) -> None:
-    """Check that all files, given with their lines, have equally many lines."""
-    (first, lines), *others = files.items()
-    for path, other_lines in others:
-        if len(other_lines) != len(lines):
-            raise HeedError(
-                f"{first} has {len(lines):,} lines and {path} {len(other_lines):,}: "
-                "each line of one must belong to the same line of the other."
-            )
 
 
 def write_lines(lines: Iterable[str], *, needs_reader: bool = False) -> None:

@@ -1,8 +1,9 @@
 """Output files of long work that an interrupted command can continue."""
 
+import functools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,8 +16,8 @@ from heed.files import is_device, remove, write_file, writing
 @contextmanager
 def resumable_output(
     path: Path, settings: Mapping[str, Any], *, block: int, resume: bool
-) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield an unfinished file with one line for each line of the input, and how many lines it has.
+) -> Iterator[tuple[Callable[[Iterable[str]], None], int]]:
+    """Yield a function that writes lines to an unfinished file, and how many lines it has, one for each of the input.
 
     Until the block succeeds, the file is named ``FILE.partial``, beside ``FILE.partial.json`` with the settings that it
     is written with. A killed process leaves both; the next one continues after the last complete block of lines, so
@@ -35,7 +36,7 @@ def resumable_output(
         if resume:
             raise HeedError(f"--resume continues a file, and {path} is a device or a pipe.")
         with writing(path), path.open("wb") as file:
-            yield file, 0
+            yield functools.partial(_write, file), 0
         return
     partial, sidecar = (path.with_name(f"{path.name}.{suffix}") for suffix in ("partial", "partial.json"))
     with _locked(path):
@@ -52,7 +53,7 @@ def resumable_output(
             remove(partial)
             write_file(sidecar, json.dumps(settings))
         with writing(path), partial.open("ab") as file:
-            yield file, done
+            yield functools.partial(_write, file), done
         replace(partial, path)
         remove(sidecar)
 
@@ -75,6 +76,11 @@ def _locked(path: Path) -> Iterator[None]:
         finally:
             with suppress(OSError):  # Windows: FileLock removes it
                 file.unlink()
+
+
+def _write(file: BinaryIO, lines: Iterable[str]) -> None:
+    file.writelines(f"{line}\n".encode() for line in lines)
+    file.flush()  # for a process that continues after a kill
 
 
 def _keep_complete_blocks(file: Path, block: int) -> int:

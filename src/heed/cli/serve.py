@@ -2,16 +2,13 @@
 
 import argparse
 import re
-from collections.abc import Sequence
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from heed.cli.arguments import add, load_translator
 from heed.cli.lines import read_file, write_lines
 from heed.errors import HeedError, missing_package
-from heed.serve.settings import LIMITS, ServeSettings
+from heed.serve.settings import LIMITS, ServeSettings, accepted_hosts
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
         **{name: getattr(args, name) for name in LIMITS},
         split_sentences=not args.no_split_sentences,
         allowed_origins=frozenset(args.allow_origin),
-        hosts=_accepted_hosts(args.host, args.allow_origin),
+        hosts=accepted_hosts(args.host, args.allow_origin),
         api_keys=_read_keys(args.api_keys) if args.api_keys else frozenset(),
     )
     if args.root_path and not re.fullmatch(r"(/[^/?#\s]+)+", args.root_path):
@@ -51,18 +48,6 @@ def run(args: argparse.Namespace) -> None:
         url = f"http://{host}:{listener.getsockname()[1]}"
         started = partial(write_lines, [f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)"])
         server.run(app, listener, root_path=args.root_path, timeout=settings.timeout, started=started)
-
-
-def _accepted_hosts(host: str, origins: Sequence[str]) -> frozenset[str]:
-    """Return the names in the Host header that a server bound to ``host`` accepts: on loopback few, otherwise all."""
-    try:
-        is_local = host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # another name
-        is_local = False
-    if not is_local or "*" in origins:
-        return frozenset()
-    sites = (urlsplit(origin).hostname for origin in origins)
-    return frozenset({"localhost", "127.0.0.1", "::1", host, *filter(None, sites)})
 
 
 def _read_keys(path: Path) -> frozenset[str]:

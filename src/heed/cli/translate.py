@@ -1,4 +1,4 @@
-"""``heed translate``: translate standard input or a file."""
+"""``heed translate`` and ``heed synthesize``: translate standard input, a file, or one side of training pairs."""
 
 import argparse
 import json
@@ -10,11 +10,13 @@ from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from heed.cache import file_digest
 from heed.cli.arguments import load_translator, search_options
-from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
+from heed.cli.lines import LINES_AT_ONCE, path_text, read_lines, standard_input, translator_progress, write_lines
 from heed.cli.output_file import resumable_output
 from heed.errors import HeedError
 from heed.evaluation.symptoms import TRANSLATION_SYMPTOMS
+from heed.files import write_file
 from heed.inference.lines import renumbered
 
 if TYPE_CHECKING:
@@ -28,33 +30,77 @@ def run(args: argparse.Namespace) -> None:
         stream = stack.enter_context(args.input.open("rb")) if args.input else standard_input()
         translator = load_translator(args)
         _translations(translator, [], args, chunk=1)  # reports wrong options before a file is touched
-        file: BinaryIO | None = None
+        write: Callable[[Iterable[str]], None] = partial(write_lines, needs_reader=True)
         done = 0
         if args.output:
             settings = _settings(args, translator)
             output = resumable_output(args.output, settings, block=LINES_AT_ONCE, resume=args.resume)
-            file, done = stack.enter_context(output)
+            write, done = stack.enter_context(output)
         chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
         translate = partial(_translations, translator, args=args, chunk=chunk)
         shown: dict[str, tuple[int, int]] = {}
         """How many lines show each symptom, and the first one."""
-        for number, source, translations in translated_lines(
-            translator, stream, args.input, translate, done=done, prints_results=file is None
+        for number, source, translations in _translated_lines(
+            translator, stream, args.input, translate, done=done, prints_results=not args.output
         ):
             for symptom in translations[0].symptoms:
                 count, first = shown.get(symptom, (0, number + 1))
                 shown[symptom] = count + 1, first
-            text = _format(args, number, source, translations)
-            if file is None:
-                write_lines(text, needs_reader=True)
-                continue
-            file.writelines(f"{line}\n".encode() for line in text)
-            if (number + 1) % LINES_AT_ONCE == 0:
-                file.flush()
+            write(_format(args, number, source, translations))
     for symptom, (count, first) in shown.items():
         messages = TRANSLATION_SYMPTOMS[symptom]
         said = f"1 translation {messages['one']}" if count == 1 else f"{count:,} translations {messages['several']}"
         print(f"heed: {said}, the first in line {first:,} (--json marks them).", file=sys.stderr)
+
+
+def synthesize(args: argparse.Namespace) -> None:
+    for models, file, names in (
+        (args.model, args.src, "--model and --src"),
+        (args.reverse_model, args.tgt, "--reverse-model and --tgt"),
+    ):
+        if bool(models) != bool(file):
+            raise HeedError(f"{names} belong together: give both.")
+    jobs = [(model, args.src, "tgt") for model in args.model]
+    jobs += [(model, args.tgt, "src") for model in args.reverse_model]
+    if not jobs:
+        raise HeedError(
+            "Give a model and the text to translate: --model RUN --src FILE or --reverse-model RUN --tgt FILE."
+        )
+    args.out.mkdir(parents=True, exist_ok=True)
+    for number, (model, file, side) in enumerate(jobs, start=1):
+        write_lines([_synthesize(args, args.out / f"{number}.jsonl", model, file, side)])
+
+
+def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, side: str) -> str:
+    """Write the model's ``side`` ("src" or "tgt") of pairs, unless that has been done; return a line that says so."""
+    from heed.inference.model_folder import digest
+
+    ignored = ("run", "out", "device", "max_tokens", "model", "reverse_model", "src", "tgt")
+    settings = {name: value for name, value in vars(args).items() if name not in ignored}
+    settings |= {"model": digest(model), "text": file_digest(file), "side": side}
+    manifest = args.out / "manifest.json"
+    try:
+        entries = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else {}
+    except ValueError as error:
+        raise HeedError(f"{manifest} is damaged: choose another --out.") from error
+    if (path.exists() or path.name in entries) and entries.get(path.name, {}).get("settings") != settings:
+        raise HeedError(f"{path} was begun with another model, text or option: choose another --out.")
+    if path.exists():
+        return f"{path}: complete"
+    translator = load_translator(args, model).without_fallbacks()
+    engine = type(translator.engine).__name__
+    if path.name not in entries:
+        facts = {"model": path_text(model), "text": path_text(file), "engine": engine}
+        entries[path.name] = {**facts, "settings": settings}
+        write_file(manifest, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
+    output = resumable_output(path, {**settings, "engine": engine}, block=LINES_AT_ONCE, resume=True)
+    translate = partial(translator.stream, chunk=LINES_AT_ONCE, **search_options(args))
+    with file.open("rb") as stream, output as (write, done):
+        for _, text, translations in _translated_lines(translator, stream, file, translate, done=done):
+            best = translations[0]
+            sides = {"src": text, "tgt": best.text} if side == "tgt" else {"src": best.text, "tgt": text}
+            write([json.dumps({**sides, "score": round(best.score, 4)}, ensure_ascii=False)])
+    return f"{path}: {translator.directions[0]} translations of {path_text(file)}"
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -74,7 +120,7 @@ def _check_options(args: argparse.Namespace) -> None:
         raise HeedError(f"--output {args.output} is the input: choose another file.")
 
 
-def translated_lines(
+def _translated_lines(
     translator: "Translator",
     stream: BinaryIO,
     path: Path | None,
@@ -141,7 +187,6 @@ def _plain(translation: "Translation") -> dict[str, Any]:
 
 def _settings(args: argparse.Namespace, translator: "Translator") -> dict[str, Any]:
     """Return what the output depends on: options, engine, and digests of the input and of each model's files."""
-    from heed.cache import file_digest
     from heed.inference.model_folder import digest
 
     ignored = ["run", "input", "output", "resume", "device", "model"]

@@ -1,11 +1,13 @@
 """``heed prepare``: prepare the text of a run, so that its training starts at once."""
 
+import sys
 from collections.abc import Sequence
 
 from heed.data.pairs.encoding import encode
 from heed.launch.compose import compose, flags_last
 from heed.launch.errors import explained
 from heed.launch.plan import check_options, read_text
+from heed.launch.program import HEED_TRAIN
 
 
 def prepare(words: Sequence[str]) -> str:
@@ -14,6 +16,7 @@ def prepare(words: Sequence[str]) -> str:
     Raises:
         HeedError: if an option is wrong or the data cannot be read.
     """
+    sys.argv = [HEED_TRAIN, *words]  # messages name the program whose options these are
     with explained(words):
         words = flags_last(words)
         options, parts = check_options(compose(words).options)

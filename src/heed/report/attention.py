@@ -1,4 +1,4 @@
-"""Attention maps as one HTML page without dependencies: no network, server or library."""
+"""Attention maps as one HTML page without dependencies (no network, server or library), and as pictures."""
 
 import base64
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from heed.comparison.runs import unique_names
 from heed.errors import HeedError
 from heed.inference.outputs import Attended
 from heed.interventions.forcing import named_words
-from heed.plot.attention_map import TITLES, MapSet, most_informative_head, piece_label
+from heed.plot.attention_map import TITLES, MapSet, draw_map, draw_overview, most_informative_head, piece_label
 from heed.report.pages import render_template
 from heed.runs.results import RESULTS, read_results
 from heed.symbols import SPECIAL_PIECES, WORD_START
@@ -38,6 +38,20 @@ def attention_page(systems: Sequence[System], *, given: bool) -> str:
         "systems": [{**vars(system), "pairs": [_pair_data(pair) for pair in system.pairs]} for system in systems],
     }
     return render_template("attend.html.j2", data=data)
+
+
+def draw_pictures(folder: Path, suffix: str, pairs: Sequence[Attended], only: tuple[str, int, int] | None) -> None:
+    """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, pair in enumerate(pairs, start=1):
+        heading, sets = [pair.source, pair.target], pair.map_sets
+        if sets and not only:
+            draw_overview(sets, heading=heading).save(folder / f"{number}.{suffix}")
+        for maps in sets:
+            for layer, head in np.ndindex(maps.weights.shape[:2]):
+                if only in (None, (maps.kind, layer, head)):
+                    path = folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.{suffix}"
+                    draw_map(maps, layer, head, heading=heading).save(path)
 
 
 def model_names(folders: Sequence[Path]) -> list[str]:

@@ -1,7 +1,10 @@
 """Limits and options of the server."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Annotated, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 from typing_extensions import Doc
 
@@ -49,3 +52,15 @@ class ServeSettings:
 HINTS = get_type_hints(ServeSettings, include_extras=True).items()
 LIMITS = {name: mark.documentation for name, hint in HINTS for mark in get_args(hint) if isinstance(mark, Doc)}
 """The limits by name, with their descriptions."""
+
+
+def accepted_hosts(host: str, origins: Sequence[str]) -> frozenset[str]:
+    """Return the names in the Host header that a server bound to ``host`` accepts: on loopback few, otherwise all."""
+    try:
+        is_local = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name
+        is_local = False
+    if not is_local or "*" in origins:
+        return frozenset()
+    sites = (urlsplit(origin).hostname for origin in origins)
+    return frozenset({"localhost", "127.0.0.1", "::1", host, *filter(None, sites)})

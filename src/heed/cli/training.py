@@ -1,0 +1,45 @@
+"""``heed train``, ``heed check`` and ``heed prepare``: a training, and its corpus before it."""
+
+import argparse
+import os
+from pathlib import Path
+
+from heed.cli.lines import write_lines
+from heed.errors import HeedError
+
+
+def train(args: argparse.Namespace) -> None:
+    from heed.launch import main
+
+    main(args.overrides)
+
+
+def check(args: argparse.Namespace) -> None:
+    from heed.launch.check import check
+
+    lines, write = (Path(words[0]) if words else None for words in (args.lines, args.write))
+    data = [*args.data, *args.lines[1:], *args.write[1:]]
+    options = [word for word in (*data, *args.valid) if _is_option(word)]
+    train, valid = ([word for word in words if not _is_option(word)] for words in (data, args.valid))
+    if not (train or options):
+        raise HeedError("heed check: give a source and a target file, or options of heed train, such as data=tatoeba.")
+    if train:
+        entries = [[files] if len(files) == 2 else files for files in (train, valid or train)]
+        given = ["data=files", f"data.train={entries[0]}", f"data.valid={entries[1]}", "data.test=null"]
+        options = [*given, *([] if valid else ["data.cleaning.drop_leaked=false", "data.max_eval=1000"]), *options]
+    with_sets = bool(valid) or not train
+    write_lines(check([*options, *_config_dir(args)], lines=lines, write=write, with_sets=with_sets))
+
+
+def prepare(args: argparse.Namespace) -> None:
+    from heed.launch.prepare import prepare
+
+    write_lines([prepare([*args.overrides, *_config_dir(args)])])
+
+
+def _is_option(word: str) -> bool:
+    return "=" in word and not os.path.exists(word)  # noqa: PTH110 - an option can be too long for Path.exists
+
+
+def _config_dir(args: argparse.Namespace) -> list[str]:
+    return [f"--config-dir={args.config_dir}"] if args.config_dir else []
