@@ -127,7 +127,7 @@ def try_damages(names: Sequence[str], seed: int, clean: Path) -> Iterator[str]:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(clean, folder, ignore=shutil.ignore_patterns("runs", ".*"))
     files, damages, hits = (folder / "train.en", folder / "train.de"), [DAMAGES[name] for name in names], []
-    pairs = [*zip(*(file.read_text(encoding="utf-8").splitlines() for file in files), strict=True)]
+    pairs = [*zip(*(file.read_text(encoding="utf-8").split("\n")[:-1] for file in files), strict=True)]
     for damage in damages:
         before, pairs = pairs, damage.change(rng, pairs)
         hits.append({n for n, pair in enumerate(pairs, 1) if not damage.message and pair not in before[n - 1 : n]})
