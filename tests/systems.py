@@ -9,7 +9,6 @@ POSIX = {
     "test_cache.py": "SIGKILL, file names that are not UTF-8",
     "launch/test_elastic.py": "process groups",
     "launch/test_slurm.py": "bash, process groups",
-    "reliability/fuzz": "fork",
     "reliability/test_fuzz.py": "fork",
     "runs/test_claim.py": "fork, signal.pause",
     "serve/test_server.py": "SIGTERM that a process can handle",

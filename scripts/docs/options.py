@@ -116,12 +116,17 @@ def _join(comments: list[str]) -> str:
 # ---- types
 
 
-def allowed(path: Path, option: str) -> str:
-    """Return the type and range of an option in words, from the constructor's signature; "" if it is not known."""
+def hint(path: Path, option: str) -> Any:
+    """Return the type of an option with its range, from the constructor's signature; None if it is not known."""
     prefix, _, name = option.rpartition(".")
     target = _target(path, prefix)
-    hint = _hints(target).get(name) if target else get_type_hints(Schema).get(option)
-    return describe_type(hint) if hint not in (None, Any) else ""
+    return _hints(target).get(name) if target else get_type_hints(Schema).get(option)
+
+
+def allowed(path: Path, option: str) -> str:
+    """Return the type and range of an option in words; "" if it is not known."""
+    known = hint(path, option)
+    return describe_type(known) if known not in (None, Any) else ""
 
 
 def _or_auto(option: Option, types: str) -> str:

@@ -1,7 +1,5 @@
 """Words, and attention over pieces pooled to words; the reference are the offsets of real SentencePiece tokenizers."""
 
-import io
-
 import numpy as np
 import pytest
 import sentencepiece as spm
@@ -9,36 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.evaluation.words import casefolded_words, pool, split_words, word_shares
+from tests.tokenizers import train_tokenizer
 
 TEXT = [
     "The animal didn't cross the street because it was too tired.",
-    "Das Tier überquerte die Straße nicht, weil es zu müde war.",
-    "größere Häuser, schöne Gärten, Ufer und Bänke",
-    "老师在学校里教中文。学生学习很努力。",
-    "the old man and the sea",
-]
+    "Das Tier überquerte die Straße nicht, weil es zu müde war.", "größere Häuser, schöne Gärten, Ufer und Bänke",
+    "老师在学校里教中文。学生学习很努力。", "the old man and the sea",
+]  # fmt: skip
 
 
-def tokenizer(**settings: object) -> spm.SentencePieceProcessor:
-    model = io.BytesIO()
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT),
-        model_writer=model,
-        pad_id=0,
-        unk_id=1,
-        bos_id=2,
-        eos_id=3,
-        minloglevel=2,
-        hard_vocab_limit=False,
-        **settings,
-    )
-    return spm.SentencePieceProcessor(model_proto=model.getvalue())
-
-
-BYTES = tokenizer(
-    model_type="bpe", vocab_size=400, byte_fallback=True, character_coverage=0.98, normalization_rule_name="identity"
-)
-NORMALIZED = tokenizer(model_type="unigram", vocab_size=150, normalization_rule_name="nmt_nfkc")
+BYTES = train_tokenizer(
+    TEXT, vocab_size=400, joint=True, hard_vocab_limit=False, byte_fallback=True, character_coverage=0.98,
+    normalization_rule_name="identity",
+).processors[0]  # fmt: skip
+NORMALIZED = train_tokenizer(
+    TEXT, vocab_size=150, joint=True, hard_vocab_limit=False, model_type="unigram", normalization_rule_name="nmt_nfkc"
+).processors[0]
 
 WORDS = st.lists(
     st.one_of(
@@ -143,16 +127,18 @@ def test_split_words_splits_at_spaces_and_tabs() -> None:
     assert split_words("") == []
 
 
-def test_casefolded_words_have_no_case_or_punctuation() -> None:
-    words = ["the", "well-known", "man's", "2nd", "dog", "über"]
-    assert casefolded_words("The well-known man's 2nd dog, über…") == words
-    assert casefolded_words("猫が好き don't") == ["猫", "が", "好", "き", "don't"]
-    assert casefolded_words(" — ") == []
-
-
-def test_casefolded_words_of_all_scripts() -> None:
-    assert casefolded_words("हिन्दी में लिखो") == ["हिन्दी", "में", "लिखो"]
-    assert casefolded_words("cafe\u0301 e\u0301te\u0301") == ["caf\u00e9", "\u00e9t\u00e9"]
-    assert casefolded_words("می\u200cخواهم بروم") == ["می\u200cخواهم", "بروم"]
-    assert casefolded_words("ที่นี่ 2") == ["ที่", "นี่", "2"]
-    assert casefolded_words("IŞIK ışık İzmir izmir") == ["işik", "işik", "izmir", "izmir"]
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("The well-known man's 2nd dog, über…", ["the", "well-known", "man's", "2nd", "dog", "über"]),
+        ("猫が好き don't", ["猫", "が", "好", "き", "don't"]),
+        (" — ", []),
+        ("हिन्दी में लिखो", ["हिन्दी", "में", "लिखो"]),
+        ("cafe\u0301 e\u0301te\u0301", ["caf\u00e9", "\u00e9t\u00e9"]),
+        ("می\u200cخواهم بروم", ["می\u200cخواهم", "بروم"]),
+        ("ที่นี่ 2", ["ที่", "นี่", "2"]),
+        ("IŞIK ışık İzmir izmir", ["işik", "işik", "izmir", "izmir"]),
+    ],
+)
+def test_casefolded_words_have_no_case_or_punctuation(line: str, words: list[str]) -> None:
+    assert casefolded_words(line) == words

@@ -16,12 +16,9 @@ from tests.conftest import TRANSFORMER
 from tests.tokenizers import train_tokenizer
 
 LINES = [
-    "the dog runs",
-    "a cat sleeps in the house",
-    "the farmer saw the dog and the cat",
-    "the house",
+    "the dog runs", "a cat sleeps in the house", "the farmer saw the dog and the cat", "the house",
     "a dog and a cat saw the farmer",
-]
+]  # fmt: skip
 LANGUAGES = {"src_lang": "en", "tgt_lang": "de"}
 
 

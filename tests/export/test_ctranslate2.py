@@ -9,13 +9,10 @@ import pytest
 
 import heed
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, parity, to_ctranslate2
+from heed.export import parity, to_ctranslate2
 from heed.export.to_ctranslate2 import CTranslate2Engine
-from tests.conftest import RNN
 from tests.export.models import (
-    ADDITIVE,
     LINES,
-    PARAMETER_FREE,
     UNSCALED,
     positions,
     transformer,
@@ -69,17 +66,6 @@ def test_long_sentences_use_all_positions_and_longer_ones_are_refused(tmp_path: 
         translator.translate_ids([[5] * limit])
 
 
-UNSUPPORTED = {
-    "recurrent": RNN,
-    "model.norm=none": transformer(norm="none"),
-    "model.residual=false": transformer(residual=False),
-    "parameter_free": transformer(self_attention=PARAMETER_FREE),
-    "scores with weights": transformer(self_attention=ADDITIVE),
-    "alibi": transformer(positions=positions("alibi")),
-    "kind=relative": transformer(positions=positions("relative")),
-}
-
-
 def test_the_check_uses_the_validation_set_of_the_first_direction(tmp_path: Path) -> None:
     texts = tmp_path / "translations"
     texts.mkdir()
@@ -96,15 +82,6 @@ def test_the_check_uses_the_validation_set_of_the_first_direction(tmp_path: Path
         check(tmp_path, "fr-de", "de-en")
 
 
-@pytest.mark.parametrize(("reason", "config"), UNSUPPORTED.items(), ids=UNSUPPORTED)
-def test_refusals_say_what_stands_in_the_way(heed_cli: Heed, tmp_path: Path, reason: str, config: Any) -> None:
-    run = write_run(tmp_path / "run", config)
-    status, _, err = heed_cli("export", run, "--to", "ctranslate2")
-    assert status == 2
-    assert reason in err
-    assert not list((run / "export").glob("*"))
-
-
 def test_quantized_exports_report_bleu_and_are_smaller(heed_cli: Heed, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", transformer(d_model=64))
     assert heed_cli("export", run, "--to", "ctranslate2")[0] == 0
@@ -117,34 +94,6 @@ def test_quantized_exports_report_bleu_and_are_smaller(heed_cli: Heed, tmp_path:
     description = json.loads((small / "heed.json").read_text())
     assert description["quantization"] == "int8"
     assert description["check"]["sentences"] == len(LINES)
-
-
-def test_a_failed_check_leaves_nothing(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = write_run(tmp_path / "run", transformer())
-    monkeypatch.setitem(ctranslate2_model.EPSILON, "layer", 10.0)  # computes something else
-    status, _, err = heed_cli("export", run, "--to", "ctranslate2")
-    assert status == 2
-    assert "differ from heed's" in err
-    assert not list((run / "export").glob("*"))
-
-
-def test_an_interrupted_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heed_cli: Heed) -> None:
-    run = write_run(tmp_path / "run", transformer())
-
-    def interrupt(*args: object, **options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(parity, "_is_tie", interrupt)
-    monkeypatch.setattr(parity, "_score_difference", interrupt)
-    assert heed_cli("export", run, "--to", "ctranslate2")[0] == 130
-    assert not list((run / "export").glob("*"))
-
-
-def test_an_existing_folder_is_kept(heed_cli: Heed, tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", transformer())
-    status, _, err = heed_cli("export", run, "--to", "ctranslate2", "--out", run / "model")
-    assert status == 2
-    assert "already exists" in err
 
 
 def test_the_size_of_a_model_folder_is_without_its_exports(heed_cli: Heed, tmp_path: Path) -> None:

@@ -146,23 +146,45 @@ def no_home() -> Path:
     raise RuntimeError("Could not determine home directory.")
 
 
-def test_auto_takes_what_is_possible(tmp_path: Path, translate: Heed, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, rnn = write_run(tmp_path / "run", transformer()), write_run(tmp_path / "rnn", RNN)
-    for status, _, err in (
-        translate(rnn, "--engine", "auto"),
-        translate(run, "--engine", "auto", "--model", run),
-        translate(run, "--engine", "auto", "--mbr"),
-    ):
-        assert status == 0
-        assert err.startswith("heed: heed's own engine translates. CTranslate2 ")
+@pytest.mark.parametrize(
+    ("config", "options", "reason"),
+    [
+        (RNN, [], "recurrent"),
+        (transformer(positions=positions("alibi")), [], "ALiBi"),
+        (transformer(), ["--model", "run"], "ensemble"),
+        (transformer(), ["--mbr"], ""),
+        (transformer(), ["--sample"], ""),
+    ],
+    ids=["RNN", "ALiBi", "ensemble", "MBR", "samples"],
+)
+def test_what_it_cannot_do_is_refused_and_auto_takes_heed(
+    tmp_path: Path, translate: Heed, monkeypatch: pytest.MonkeyPatch, config: Any, options: list[str], reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = write_run(Path("run"), config)
+    status, out, err = translate(run, *options)
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert "Use --engine heed" in err
+    assert reason in err
+    status, out, err = translate(run, *options, "--engine", "auto")
+    assert (status, len(out.splitlines())) == (0, len(SENTENCES))
+    assert err.startswith("heed: heed's own engine translates. CTranslate2 ")
     assert not (run / "model" / "ctranslate2").exists()
+
+
+def test_auto_takes_ctranslate2_if_it_is_installed(
+    tmp_path: Path, translate: Heed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", transformer())
     status, _, err = translate(run, "--engine", "auto", "--beam", 0)
     assert (status, len(err.splitlines())) == (2, 1)
     assert "CTranslate2 4" in translate(run, "--engine", "auto")[2]
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     status, _, err = translate(run, "--engine", "auto")
-    assert status == 0
-    assert "CTranslate2" not in err
+    assert (status, "CTranslate2" in err) == (0, False)
+    status, _, err = translate(run)
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert "pip install -e '.[export]'" in err
 
 
 def test_auto_falls_back_when_the_export_differs(
@@ -180,34 +202,6 @@ def test_a_direction_is_chosen_as_by_heed(tmp_path: Path) -> None:
     assert to_ctranslate2.load(run, device="cpu", direction="en-de").directions == ["en-de"]
     with pytest.raises(HeedError, match="de-en is not a direction"):
         to_ctranslate2.load(run, device="cpu", direction="de-en")
-
-
-def test_refusals_name_the_other_engine(tmp_path: Path, translate: Heed) -> None:
-    run = write_run(tmp_path / "run", transformer())
-    alibi = write_run(tmp_path / "alibi", transformer(positions=positions("alibi")))
-    rnn = write_run(tmp_path / "rnn", RNN)
-    assert translate(run)[0] == 0
-    for status, out, err in (
-        translate(rnn),
-        translate(alibi),
-        translate(run, "--model", run),
-        translate(run, "--sample"),
-        translate(run, "--mbr"),
-    ):
-        assert (status, out) == (2, ""), err
-        assert len(err.splitlines()) == 1
-        assert "Use --engine heed" in err
-    assert "ALiBi" in translate(alibi)[2]
-    assert "ensemble" in translate(run, "--model", run)[2]
-    assert not (rnn / "model" / "ctranslate2").exists()
-
-
-def test_a_missing_package_is_one_sentence(tmp_path: Path, translate: Heed, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = write_run(tmp_path / "run", transformer())
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    status, _, err = translate(run)
-    assert (status, len(err.splitlines())) == (2, 1)
-    assert "pip install -e '.[export]'" in err
 
 
 def test_the_model_folder_stays_loadable(tmp_path: Path, translate: Heed) -> None:

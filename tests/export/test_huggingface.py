@@ -11,8 +11,7 @@ import heed
 from heed.decoding import GreedySearch
 from heed.export.to_huggingface import HuggingFaceEngine
 from heed.symbols import EOS, UNK
-from tests.conftest import RNN
-from tests.export.models import ADDITIVE, LINES, UNSCALED, positions, transformer, write_run
+from tests.export.models import LINES, UNSCALED, transformer, write_run
 
 pytestmark = pytest.mark.slow
 
@@ -69,29 +68,3 @@ def test_the_folder_has_a_model_card_and_a_generation_config(heed_cli: Heed, tmp
     assert str(tmp_path) not in card  # it is published
     assert HuggingFaceEngine(folder).model.generation_config.num_beams == 5
     assert len({path.stat().st_mode for path in folder.iterdir()}) == 1, "by the umask, also the weights"
-
-
-UNSUPPORTED = {
-    "recurrent": RNN,
-    "scores with weights": transformer(self_attention=ADDITIVE),
-    "kind=rotary": transformer(positions=positions("rotary")),
-    "norm_kind=rms": transformer(norm_kind="rms"),
-    "swiglu": transformer(activation="swiglu"),
-    "separate embeddings": transformer(tie_embeddings=False),
-}
-
-
-@pytest.mark.parametrize(("reason", "config"), UNSUPPORTED.items(), ids=UNSUPPORTED)
-def test_refusals_say_what_stands_in_the_way(heed_cli: Heed, tmp_path: Path, reason: str, config: Any) -> None:
-    run = write_run(tmp_path / "run", config)
-    status, _, err = heed_cli("export", run, "--to", "huggingface")
-    assert status == 2
-    assert reason in err
-    assert (config is RNN) or "--to ctranslate2" in err
-    assert not list((run / "export").glob("*"))
-
-
-def test_quantization_is_refused(heed_cli: Heed, tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", transformer())
-    status, _, err = heed_cli("export", run, "--to", "huggingface", "--quantization", "int8")
-    assert (status, "--quantization is for" in err) == (2, True)

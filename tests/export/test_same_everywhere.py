@@ -176,12 +176,9 @@ def libretranslate(command: str, package: Path, folder: Path) -> Iterator[str]:
     (installed,) = (folder / "packages").iterdir()
     write_splitter(installed / "minisbd" / "en.onnx")
     environment = {
-        "ARGOS_PACKAGES_DIR": str(folder / "packages"),
-        "ARGOS_PACKAGE_INDEX": "file:///nowhere/",
-        "ARGOS_BEAM_SIZE": "1",
-        "ARGOS_COMPUTE_TYPE": "float32",
-        "HOME": str(folder),
-    }
+        "ARGOS_PACKAGES_DIR": str(folder / "packages"), "ARGOS_PACKAGE_INDEX": "file:///nowhere/",
+        "ARGOS_BEAM_SIZE": "1", "ARGOS_COMPUTE_TYPE": "float32", "HOME": str(folder),
+    }  # fmt: skip
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     options = [command, "--port", str(port), "--load-only", "en,de", "--disable-files-translation"]

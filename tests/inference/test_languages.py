@@ -1,21 +1,17 @@
 """The second direction of models trained with data.both_directions=true."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import sentencepiece as spm
 import torch
 
 import heed
-from heed.data.pairs.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.inference.translator import Translator
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
-from heed.symbols import BOS, EOS, PAD, UNK
 from tests.tokenizers import train_tokenizer
 
 LINES = ["a man rides a bike .", "the dog sleeps .", "two children play with a red ball in the park ."]
@@ -24,23 +20,11 @@ LINES = ["a man rides a bike .", "the dog sleeps .", "two children play with a r
 @pytest.fixture
 def folder(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
     """A model folder of both directions, en-de first."""
-    model = io.BytesIO()
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=60,
-        pad_id=PAD,
-        unk_id=UNK,
-        bos_id=BOS,
-        eos_id=EOS,
-        control_symbols=["<2de>", "<2en>"],
-        minloglevel=2,
-    )
+    tokenizer = train_tokenizer(LINES, vocab_size=60, joint=True, control_symbols=["<2de>", "<2en>"])
     torch.manual_seed(3)
     network = build_model(tiny_model("transformer").config, src_vocab=60, tgt_vocab=60, joint=True)
     languages = {"src_lang": "en", "tgt_lang": "de"}
-    model_folder.save(tmp_path / "model", network, Tokenizer([model.getvalue()]), extra=languages)
+    model_folder.save(tmp_path / "model", network, tokenizer, extra=languages)
     return tmp_path / "model"
 
 

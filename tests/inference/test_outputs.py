@@ -13,14 +13,10 @@ from heed.errors import HeedError
 from heed.inference.outputs import Attended, Translation, attention_archive
 
 PAIR = Attended(
-    source="a b",
-    target="c",
-    src_pieces=["▁a", "▁b", "</s>"],
-    tgt_pieces=["▁c", "</s>"],
-    cross=np.arange(12, dtype=np.float32).reshape(1, 2, 2, 3),
-    encoder_self=None,
+    source="a b", target="c", src_pieces=["▁a", "▁b", "</s>"], tgt_pieces=["▁c", "</s>"],
+    cross=np.arange(12, dtype=np.float32).reshape(1, 2, 2, 3), encoder_self=None,
     decoder_self=np.eye(2, dtype=np.float32)[None, None],
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("compress", [True, False])

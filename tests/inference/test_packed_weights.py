@@ -78,8 +78,7 @@ def _halve_numpy_view(model: nn.Module) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "halve"),
-    [("transformer", _halve_data), ("transformer", _halve_numpy_view), ("rnn", _halve_data)],
+    ("family", "halve"), [("transformer", _halve_data), ("transformer", _halve_numpy_view), ("rnn", _halve_data)]
 )
 def test_changed_weights_are_seen(make: Make, family: str, halve: Callable[[nn.Module], None]) -> None:
     translator = make(family)

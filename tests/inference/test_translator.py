@@ -1,6 +1,7 @@
 """The Translator with real tokenizers and models of both families."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,24 +19,17 @@ from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.engine import pad
 from heed.inference.searches import SearchOptions
 from heed.inference.translator import Translator
-from heed.layers.attention import CrossAttentionConfig, SelfAttentionConfig
-from heed.layers.positions import PositionsConfig
 from heed.models import build_model
-from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import AttentionMaps, Seq2Seq
-from heed.models.transformer_config import TransformerConfig
 from heed.symbols import BOS, EOS
-from tests.export.models import LINES, transformer, write_model
+from tests.conftest import RNN
+from tests.export.models import LINES, positions, transformer, write_model
 from tests.tokenizers import train_tokenizer
 
 SENTENCES = [
-    "a man rides a bike .",
-    "the dog sleeps .",
-    "two children play with a red ball in the park .",
-    "a woman reads .",
-    "the man and the woman walk a dog in the rain .",
-    "children play .",
-]
+    "a man rides a bike .", "the dog sleeps .", "two children play with a red ball in the park .",
+    "a woman reads .", "the man and the woman walk a dog in the rain .", "children play .",
+]  # fmt: skip
 ModelMaker = Callable[..., Seq2Seq]
 
 
@@ -92,12 +86,7 @@ def test_empty_lines_stay_empty_and_in_place(model: Seq2Seq, tokenizer: Tokenize
     one, two = translator.translate(SENTENCES[:2])
     assert translator.translate(["", SENTENCES[0], "   ", SENTENCES[1], ""]) == ["", one, "", two, ""]
     assert translator.translate([]) == []
-    assert translator.translate(["", ""]) == ["", ""]
-
-
-def test_unicode_white_space_is_an_empty_line(model: Seq2Seq, tokenizer: Tokenizer) -> None:
-    translator = Translator(model, tokenizer, beam(), batch_tokens=100)
-    assert translator.translate(["\u3000", "\u00a0\t", "\u2003 \u3000"]) == ["", "", ""]
+    assert translator.translate(["", "\u3000", "\u00a0\t", "\u2003 \u3000"]) == [""] * 4
 
 
 OTHER_SPACES = [char for char in map(chr, range(0x10000)) if char.isspace() and char != " "]
@@ -197,25 +186,7 @@ def test_score_is_the_sum_of_token_log_probabilities(model: Seq2Seq, tokenizer: 
 
 
 def test_line_that_the_model_refuses_is_named(tokenizer: Tokenizer) -> None:
-    config = TransformerConfig(
-        d_model=8,
-        num_heads=2,
-        d_ff=8,
-        encoder_layers=1,
-        decoder_layers=1,
-        dropout=0.0,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        layer_dropout=0.0,
-        norm="pre",
-        norm_kind="layer",
-        residual=True,
-        activation="relu",
-        tie_embeddings=True,
-        self_attention=SelfAttentionConfig(kind="qkv", score="scaled_dot"),
-        cross_attention=CrossAttentionConfig(score="scaled_dot"),
-        positions=PositionsConfig(kind="learned", merge="add", max_length=12),
-    )
+    config = transformer(positions=positions("learned", "add", 12))
     model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
     greedy = GreedySearch(max_length_factor=0.0, max_length_extra=3)
     translator = Translator(model, tokenizer, greedy, batch_tokens=1000)
@@ -291,27 +262,8 @@ def test_attend_own_translations_equals_stepwise_attention(model: Seq2Seq, token
 
 
 def test_attend_without_attention(tokenizer: Tokenizer) -> None:
-    config = RNNConfig(
-        cell="gru",
-        d_embedding=8,
-        d_model=8,
-        layers=1,
-        residual=False,
-        bidirectional=False,
-        reverse_source=False,
-        dropout=0.0,
-        dropout_kind="standard",
-        tie_embeddings=False,
-        attention=AttentionConfig(
-            score="none",
-            reach="global",
-            window=None,
-            order="luong",
-            input_feeding=False,
-            coverage=False,
-            max_source=None,
-        ),
-    )
+    none = replace(RNN.attention, score="none", order="luong", input_feeding=False, coverage=False)
+    config = replace(RNN, cell="gru", attention=none)
     model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
     (pair,) = Translator(model, tokenizer, beam(), batch_tokens=40).attend(["a dog"], ["a man"])
     assert pair.cross is pair.encoder_self is pair.decoder_self is None
@@ -319,12 +271,18 @@ def test_attend_without_attention(tokenizer: Tokenizer) -> None:
 
 
 def test_invalid_arguments_are_refused(model: Seq2Seq, tokenizer: Tokenizer) -> None:
-    with pytest.raises(HeedError, match="batch_tokens=0"):
-        Translator(model, tokenizer, beam(), batch_tokens=0)
-    with pytest.raises(HeedError, match="2 sources and 1 targets"):
-        Translator(model, tokenizer, beam(), batch_tokens=10).score(["a", "b"], ["a"])
-    with pytest.raises(HeedError, match="2 sources and 1 targets"):
-        Translator(model, tokenizer, beam(), batch_tokens=10).attend(["a", "b"], ["a"])
+    translator = Translator(model, tokenizer, beam(), batch_tokens=10)
+    for message, call in (
+        ("batch_tokens=0", lambda: Translator(model, tokenizer, beam(), batch_tokens=0)),
+        ("2 sources and 1 targets", lambda: translator.score(["a", "b"], ["a"])),
+        ("2 sources and 1 targets", lambda: translator.attend(["a", "b"], ["a"])),
+        ("beam and n_best cannot change", lambda: translator.translate(SENTENCES, beam=2, n_best=2)),
+        ("length_penalty cannot change", lambda: translator.translate(SENTENCES, length_penalty=0.0)),
+        # before a line is read
+        ("top_k applies to sampling only", lambda: Translator(model, tokenizer).stream(iter(()), chunk=1, top_k=3)),
+    ):
+        with pytest.raises(HeedError, match=message):
+            call()
 
 
 def test_translate_returns_what_its_arguments_ask_for(model: Seq2Seq, tokenizer: Tokenizer) -> None:
@@ -358,19 +316,6 @@ def test_search_options_apply_to_one_call(model: Seq2Seq, tokenizer: Tokenizer) 
     samples = translator.translate(SENTENCES, sample=True, seed=3)
     assert samples == translator.translate(SENTENCES, sample=True, seed=3)
     assert samples != translator.translate(SENTENCES, sample=True, seed=4)
-
-
-def test_a_given_search_cannot_be_changed(model: Seq2Seq, tokenizer: Tokenizer) -> None:
-    translator = Translator(model, tokenizer, beam())
-    with pytest.raises(HeedError, match="beam and n_best cannot change"):
-        translator.translate(SENTENCES, beam=2, n_best=2)
-    with pytest.raises(HeedError, match="length_penalty cannot change"):
-        translator.translate(SENTENCES, length_penalty=0.0)
-
-
-def test_wrong_options_are_reported_before_a_line_is_read(model: Seq2Seq, tokenizer: Tokenizer) -> None:
-    with pytest.raises(HeedError, match="top_k applies to sampling only"):
-        Translator(model, tokenizer).stream(iter(()), chunk=1, top_k=3)
 
 
 def test_align_uses_the_saved_map_unless_another_is_chosen(model: Seq2Seq, tokenizer: Tokenizer) -> None:

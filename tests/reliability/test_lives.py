@@ -9,7 +9,7 @@ from soak.lives.life import FEATURES, TABLE, Case, known_options, option, unknow
 from soak.lives.stages import STAGES
 
 from tests import forkserver
-from tests.reliability.fuzz.options import choices, options
+from tests.reliability.options import choices, options
 
 pytestmark = pytest.mark.reliability
 

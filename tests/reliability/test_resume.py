@@ -94,10 +94,7 @@ def test_lost_repeated_and_reordered_sentences_are_detected(tmp_path: Path, resu
 
 def test_a_sentence_trained_on_twice_in_an_epoch_is_detected() -> None:
     twice = lineage([attempt(0, FIRST, (2, 0, 1, FIRST[3]), (3, 1, 0, SECOND[3]))])
-    assert check_plan(twice, 6) == [
-        "trained on twice in one epoch: [(0, 0), (0, 1)]",
-        "epoch 0 has 2 of 6 sentences",
-    ]
+    assert check_plan(twice, 6) == ["trained on twice in one epoch: [(0, 0), (0, 1)]", "epoch 0 has 2 of 6 sentences"]
 
 
 def finished(folder: Path, weight: float = 0.5, bleu: float = 1.0, seconds: float = 2.0) -> Path:

@@ -33,18 +33,9 @@ class Server:
 def serving(*arguments: object, log: Path = Path(os.devnull)) -> Iterator[Server]:
     """Run ``heed serve`` at a free port until the end of the context."""
     command = [
-        sys.executable,
-        "-m",
-        "heed",
-        "serve",
-        "--engine",
-        "heed",
-        *map(str, arguments),
-        "--port",
-        "0",
-        "--device",
+        sys.executable, "-m", "heed", "serve", "--engine", "heed", *map(str, arguments), "--port", "0", "--device",
         "cpu",
-    ]
+    ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with (
         log.open("w") as stderr,

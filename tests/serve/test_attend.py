@@ -103,9 +103,3 @@ def test_wrong_requests_are_one_sentence(client: TestClient, change: dict[str, o
     response = client.post("/attend", content=content, headers={"Content-Type": "application/json"})
     assert response.status_code == 400
     assert message in response.json()["error"]
-
-
-def test_a_key_is_asked_for(serve: Callable[..., TestClient]) -> None:
-    client = serve(api_keys=frozenset({"secret"}))
-    assert client.post("/attend", json={"q": TEXT, **LANGUAGES}).status_code == 403
-    assert client.post("/attend", json={"q": TEXT, **LANGUAGES, "api_key": "secret"}).status_code == 200

@@ -104,10 +104,20 @@ def browser(chromium: Browser) -> Iterator[Browser]:
     assert [problem for problem in chromium.problems if "Failed to load resource" not in problem] == []
 
 
-def translate(browser: Browser, text: str = TEXT) -> None:
-    """Type a text and wait until its attention is shown."""
+def show(browser: Browser, server: Server, *, tgt: str = "de", **window: Any) -> None:
+    """Open the page and wait until it knows the languages."""
+    browser.open(server.url, **{"width": DESKTOP, **window})
+    browser.wait(f"document.querySelector('#target').value === {tgt!r}")
+
+
+def write(browser: Browser, text: str = TEXT) -> None:
     browser.run("document.querySelector('#text').focus()")
     browser.type(text)
+
+
+def translate(browser: Browser, text: str = TEXT) -> None:
+    """Type a text and wait until its attention is shown."""
+    write(browser, text)
     browser.wait(f"document.querySelector({WORDS!r}) && document.querySelector('.system .stage')")
 
 
@@ -123,8 +133,7 @@ def heats(browser: Browser, selector: str) -> list[float]:
 def test_the_translation_appears_and_a_word_shows_its_attention(
     browser: Browser, server: Server, models: list[ServedModel]
 ) -> None:
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server)
     assert browser.run("!document.querySelector('#empty').hidden && document.querySelector('#inside').hidden")
     translate(browser)
     assert shown(browser) == models[0].translator.translate(TEXT)[0]
@@ -171,8 +180,7 @@ def test_models_stand_side_by_side(browser: Browser, server: Server, models: lis
 
 
 def test_the_keyboard_reaches_everything(browser: Browser, server: Server) -> None:
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server)
     translate(browser)
     for _ in range(3):
         browser.press("Tab")
@@ -193,8 +201,7 @@ def test_the_keyboard_reaches_everything(browser: Browser, server: Server) -> No
 
 
 def test_touch_on_a_phone(browser: Browser, server: Server) -> None:
-    browser.open(server.url, width=PHONE, height=844, touch=True)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server, width=PHONE, height=844, touch=True)
     translate(browser)
     browser.tap(WORDS, 0)
     browser.wait("document.querySelector('.word[aria-pressed=true]')")
@@ -224,8 +231,7 @@ CHANGES = "document.querySelectorAll('.changes button').length"
 def test_a_row_is_forced_by_mouse_and_keyboard(
     browser: Browser, server: Server, models: list[ServedModel], width: int
 ) -> None:
-    browser.open(server.url, width=width, dark=width == PHONE)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server, width=width, dark=width == PHONE)
     translate(browser)
     plain = shown(browser)
     cells = browser.run("document.querySelectorAll('.keys .word').length")
@@ -237,12 +243,9 @@ def test_a_row_is_forced_by_mouse_and_keyboard(
     }
     upright = browser.run("Boolean(document.querySelector('.upright'))")
     keys = [
+        "Enter", "ArrowLeft" if upright else "ArrowUp", "Home", *["ArrowDown" if upright else "ArrowRight"] * 2,
         "Enter",
-        "ArrowLeft" if upright else "ArrowUp",
-        "Home",
-        *["ArrowDown" if upright else "ArrowRight"] * 2,
-        "Enter",
-    ]
+    ]  # fmt: skip
     for way, act in ways.items():
         act()
         browser.wait(f"{CHANGES} === 1")
@@ -266,14 +269,12 @@ def test_a_row_is_forced_by_mouse_and_keyboard(
     browser.click(".map .cell", 2)
     browser.wait(f"{CHANGES} === 1")
     assert shown(browser) == forced(models, 0, 2, layer)
-    browser.run("document.querySelector('#text').focus()")
-    browser.type(" a")
+    write(browser, " a")
     browser.wait(f"{CHANGES} === 0 && document.querySelector('.system .keys').textContent.includes('a')")
 
 
 def test_a_row_is_forced_by_touch(browser: Browser, server: Server, models: list[ServedModel]) -> None:
-    browser.open(server.url, width=PHONE, height=844, touch=True)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server, width=PHONE, height=844, touch=True)
     translate(browser)
     browser.tap(".queries .word", 0)
     browser.tap(".keys .word", 2)
@@ -287,8 +288,7 @@ def test_a_row_is_forced_by_touch(browser: Browser, server: Server, models: list
 def test_a_server_that_fails_to_force_leaves_all_as_it_was(
     browser: Browser, server: Server, models: list[ServedModel]
 ) -> None:
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server)
     translate(browser)
     plain = shown(browser)
     server.failure = 429
@@ -305,8 +305,7 @@ def test_a_server_that_fails_to_force_leaves_all_as_it_was(
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 def test_several_sentences_and_lines_keep_their_order(browser: Browser, server: Server, width: int) -> None:
-    browser.open(server.url, width=width)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server, width=width)
     translate(browser, "The dog runs. A cat sleeps.\n\nthe house")
     browser.wait("document.querySelectorAll('.sentence').length === 3")
     assert shown(browser).count("\n\n") == 1
@@ -317,37 +316,31 @@ def test_several_sentences_and_lines_keep_their_order(browser: Browser, server: 
 
 
 def test_text_is_never_markup(browser: Browser, server: Server) -> None:
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server)
     translate(browser, HOSTILE)
     assert browser.run("document.querySelectorAll('main img').length") == 0
     assert browser.run("document.querySelector('#backdrop').textContent").startswith(HOSTILE)
 
 
 def test_a_text_that_is_too_long_is_not_sent(browser: Browser, server: Server) -> None:
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
-    browser.run("document.querySelector('#text').focus()")
-    browser.type("dog " * 80)
+    show(browser, server)
+    write(browser, "dog " * 80)
     browser.wait("document.querySelector('#message-text').textContent.includes('too long by 20 characters')")
     assert browser.run("document.querySelector('#count').classList.contains('over')")
     assert server.translations == 0
 
 
 def test_a_busy_server_is_asked_again(browser: Browser, server: Server) -> None:
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server)
     server.failure = 429
-    browser.run("document.querySelector('#text').focus()")
-    browser.type(TEXT)
+    write(browser)
     browser.wait("document.querySelector('#message-text').textContent === 'The server is busy.'")
     server.failure = None
     browser.wait(f"document.querySelector({WORDS!r}) && document.querySelector('#message').hidden")
 
 
 def test_a_failed_proxy_is_named_and_asked_again(browser: Browser, server: Server) -> None:
-    browser.open(server.url, width=PHONE, touch=True)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server, width=PHONE, touch=True)
     translate(browser)
     server.failure = 502
     browser.type(" and the cat")
@@ -362,11 +355,8 @@ def test_a_failed_proxy_is_named_and_asked_again(browser: Browser, server: Serve
 def test_a_sentence_too_long_for_attention_is_translated(
     browser: Browser, models: list[ServedModel], serve: Serve
 ) -> None:
-    server = serve(models)
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
-    browser.run("document.querySelector('#text').focus()")
-    browser.type("dog " * 201)
+    show(browser, serve(models))
+    write(browser, "dog " * 201)
     browser.wait("!document.querySelector('#note').hidden")
     assert "201 subwords" in browser.run("document.querySelector('#note').textContent")
     assert browser.run("document.querySelector('.output').textContent.trim() !== ''")
@@ -374,9 +364,7 @@ def test_a_sentence_too_long_for_attention_is_translated(
 
 
 def test_a_long_text_and_its_translation_scroll(browser: Browser, models: list[ServedModel], serve: Serve) -> None:
-    server = serve(models)
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, serve(models))
     translate(browser, "the dog runs\n\n" * 30)
     box = "document.querySelector('.output')"
     assert browser.run(f"{box}.offsetHeight <= innerHeight * .6 && {box}.scrollHeight > {box}.offsetHeight")
@@ -386,8 +374,7 @@ def test_a_long_text_and_its_translation_scroll(browser: Browser, models: list[S
 
 def test_more_sentences_than_texts_of_a_request(browser: Browser, models: list[ServedModel], serve: Serve) -> None:
     server = serve(models, max_texts=2)
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server)
     translate(browser, "The dog runs. A cat sleeps. The house. A dog. A cat.")
     browser.wait("document.querySelectorAll('.sentence').length === 5")
     assert server.translations == 3
@@ -397,9 +384,7 @@ def test_more_sentences_than_texts_of_a_request(browser: Browser, models: list[S
 def test_codes_with_an_underscore(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     languages = {"src_lang": "en_GB", "tgt_lang": "pt_BR"}
     run = write_run(tmp_path / "run", transformer(), seed=6, languages=languages)
-    server = serve([ServedModel("model", heed.load(run, device="cpu"))])
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'pt_BR'")
+    show(browser, serve([ServedModel("model", heed.load(run, device="cpu"))]), tgt="pt_BR")
     translate(browser)
     assert browser.run("document.querySelector('#text').closest('[lang]').lang") == "en-GB"
     assert browser.run("document.querySelector('.output').lang") == "pt-BR"
@@ -410,9 +395,7 @@ def test_right_to_left(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     run = write_run(
         tmp_path / "run", transformer(), seed=4, lines=lines, languages={"src_lang": "he", "tgt_lang": "yi"}
     )
-    server = serve([ServedModel("model", heed.load(run, device="cpu"))])
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'yi'")
+    show(browser, serve([ServedModel("model", heed.load(run, device="cpu"))]), tgt="yi")
     translate(browser, "הכלב רץ בבית.")
     direction = "getComputedStyle(document.querySelector({!r})).direction"
     assert [browser.run(direction.format(each)) for each in ("#text", "#backdrop", ".output")] == ["rtl"] * 3
@@ -424,10 +407,8 @@ def test_right_to_left(browser: Browser, serve: Serve, tmp_path: Path) -> None:
 
 
 def test_a_key_is_asked_for(browser: Browser, models: list[ServedModel], serve: Serve) -> None:
-    browser.open(serve(models, api_keys=frozenset({"secret"})).url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
-    browser.run("document.querySelector('#text').focus()")
-    browser.type(TEXT)
+    show(browser, serve(models, api_keys=frozenset({"secret"})))
+    write(browser)
     browser.wait("document.querySelector('#message-text').textContent.includes('needs an API key')")
     browser.run("document.querySelector('#key').focus()")
     browser.type("secret")
@@ -437,10 +418,8 @@ def test_a_key_is_asked_for(browser: Browser, models: list[ServedModel], serve: 
 
 def test_a_stopped_server_is_named(browser: Browser, models: list[ServedModel]) -> None:
     server = Server(create_app(models))
-    browser.open(server.url, width=DESKTOP)
-    browser.wait("document.querySelector('#target').value === 'de'")
+    show(browser, server)
     server.stop()
-    browser.run("document.querySelector('#text').focus()")
-    browser.type(TEXT)
+    write(browser)
     browser.wait("document.querySelector('#message-text').textContent.startsWith('The server does not answer')")
     assert browser.run("document.querySelector('#text').value") == TEXT

@@ -133,13 +133,7 @@ def test_stopping_finishes_what_was_accepted(upper: Upper) -> None:
 
 @pytest.mark.parametrize(
     ("sentences", "waiting", "counts"),
-    [
-        (4, [1, 1], [1, 1]),
-        (4, [10, 1], [3, 1]),
-        (4, [10, 10], [2, 2]),
-        (2, [5, 5, 5], [1, 1, 0]),
-        (5, [0, 9], [0, 5]),
-    ],
+    [(4, [1, 1], [1, 1]), (4, [10, 1], [3, 1]), (4, [10, 10], [2, 2]), (2, [5, 5, 5], [1, 1, 0]), (5, [0, 9], [0, 5])],
 )
 def test_the_sentences_of_a_round_are_divided_evenly(sentences: int, waiting: list[int], counts: list[int]) -> None:
     assert fit([[1] * count for count in waiting], sentences=sentences, tokens=100) == counts

@@ -3,11 +3,7 @@
 import numpy as np
 import pytest
 
-from heed.evaluation.alignment import (
-    Extraction,
-    best_extraction,
-    candidate_maps,
-)
+from heed.evaluation.alignment import Extraction, best_extraction, candidate_maps
 
 SRC_PIECES, TGT_PIECES = ["▁a", "▁b", "▁c", "</s>"], ["▁x", "▁y", "z", "</s>"]
 SRC_WORDS, TGT_WORDS = ["a", "b", "c"], ["x", "yz"]

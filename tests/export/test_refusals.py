@@ -1,0 +1,97 @@
+"""What ``heed export`` refuses, and that a failed or interrupted export leaves nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heed.export import ctranslate2_model, parity, to_ctranslate2
+from heed.inference import model_folder
+from tests.conftest import RNN
+from tests.export.models import ADDITIVE, PARAMETER_FREE, positions, transformer, write_run
+
+pytestmark = pytest.mark.slow
+
+Heed = Callable[..., tuple[int, str, str]]
+
+ARCHITECTURES = {
+    "rnn": RNN,
+    "no norm": transformer(norm="none"),
+    "no residuals": transformer(residual=False),
+    "parameter-free": transformer(self_attention=PARAMETER_FREE),
+    "additive": transformer(self_attention=ADDITIVE),
+    "alibi": transformer(positions=positions("alibi")),
+    "relative": transformer(positions=positions("relative")),
+    "rotary": transformer(positions=positions("rotary")),
+    "rms": transformer(norm_kind="rms"),
+    "swiglu": transformer(activation="swiglu"),
+    "untied": transformer(tie_embeddings=False),
+}
+REFUSED = [
+    ("ctranslate2", "rnn", "recurrent"),
+    ("ctranslate2", "no norm", "model.norm=none"),
+    ("ctranslate2", "no residuals", "model.residual=false"),
+    ("ctranslate2", "parameter-free", "parameter_free"),
+    ("ctranslate2", "additive", "scores with weights"),
+    ("ctranslate2", "alibi", "alibi"),
+    ("ctranslate2", "relative", "kind=relative"),
+    ("argos", "alibi", "alibi"),
+    ("huggingface", "rnn", "recurrent"),
+    ("huggingface", "additive", "scores with weights"),
+    ("huggingface", "rotary", "kind=rotary"),
+    ("huggingface", "rms", "norm_kind=rms"),
+    ("huggingface", "swiglu", "swiglu"),
+    ("huggingface", "untied", "separate embeddings"),
+]
+
+
+def refusal(heed_cli: Heed, run: Path, *options: Any) -> str:
+    """Return the message of an export that fails and leaves nothing."""
+    status, _, err = heed_cli("export", run, *options)
+    assert status == 2
+    assert not list((run / "export").glob("**/*.*" if "argos" in options else "*"))
+    return err
+
+
+@pytest.mark.parametrize(("to", "architecture", "reason"), REFUSED)
+def test_the_message_says_which_option_is_in_the_way(
+    heed_cli: Heed, tmp_path: Path, to: str, architecture: str, reason: str
+) -> None:
+    err = refusal(heed_cli, write_run(tmp_path / "run", ARCHITECTURES[architecture]), "--to", to)
+    assert reason in err
+    assert to != "huggingface" or architecture == "rnn" or "--to ctranslate2" in err
+
+
+def test_other_refusals(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(tmp_path / "run", transformer())
+    two = write_run(tmp_path / "two", transformer(), joint=False)
+    nameless = write_run(tmp_path / "nameless", transformer())
+    loaded = model_folder.load(nameless)
+    model_folder.save(nameless / "model", loaded.model, loaded.tokenizer, extra={})
+    assert "tokenizer.joint=true" in refusal(heed_cli, two, "--to", "argos")
+    assert "data.src_lang" in refusal(heed_cli, nameless, "--to", "argos")
+    assert "--quantization is for" in refusal(heed_cli, run, "--to", "huggingface", "--quantization", "int8")
+    assert "already exists" in refusal(heed_cli, run, "--to", "ctranslate2", "--out", run / "model")
+    monkeypatch.setitem(ctranslate2_model.EPSILON, "layer", 10.0)  # computes something else
+    assert "differ from heed's" in refusal(heed_cli, run, "--to", "ctranslate2")
+
+
+@pytest.mark.parametrize(
+    ("to", "functions"),
+    [
+        ("ctranslate2", [(parity, "_is_tie"), (parity, "_score_difference")]),
+        ("argos", [(to_ctranslate2, "compare_engines")]),
+    ],
+)
+def test_an_interrupted_export_leaves_nothing(
+    heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, functions: list[tuple[Any, str]]
+) -> None:
+    def interrupt(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    run = write_run(tmp_path / "run", transformer())
+    for module, name in functions:
+        monkeypatch.setattr(module, name, interrupt)
+    assert heed_cli("export", run, "--to", to)[0] == 130
+    assert not [*(run / "export").glob("*" if to == "ctranslate2" else "argos/*")]
