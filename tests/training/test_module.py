@@ -16,8 +16,9 @@ import torch
 from heed.data.datamodule import TranslationData
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.steps.batch import Batch
+from heed.data.steps.evaluation import EvaluationSets
 from heed.data.steps.steps import Planner
-from heed.data.text.corpus import Corpus, EvaluationSet
+from heed.data.text.corpus import Corpus, EvaluationSet, TrainingSet
 from heed.data.text.source import Sentences
 from heed.decoding import GreedySearch
 from heed.directions import Direction
@@ -300,9 +301,9 @@ def test_only_the_first_process_scores_translations(
     module = build_module(tiny_model("rnn"), tokenizer)
     module.evaluator.metrics = {"comet": lambda _: scored.append("comet") or MetricScore(0.5, "signature")}  # type: ignore[dict-item]
     trainer = SimpleNamespace(world_size=1, is_global_zero=rank == 0, strategy=SimpleNamespace(broadcast=receive))
-    text = Sentences(["a"], ["b"])
-    direction = SimpleNamespace(tgt_lang="de")
-    sets = SimpleNamespace(texts={"valid": text}, directions={"valid": direction})
+    valid = {"valid": EvaluationSet(Sentences(["a"], ["b"]), Direction("en", "de"))}
+    corpus = Corpus(name="letters", train=TrainingSet([]), valid=valid, tests={}, max_eval_tokens=None)
+    sets = EvaluationSets(corpus, tokenizer, with_tests=False, limits={})
     module.evaluator.outputs["valid"] = SplitOutputs([(0, [5])], nll=2.0, tgt_tokens=2)
     result = module.evaluator.take("valid", module.greedy, sets, trainer)  # type: ignore[arg-type]
     assert broadcast == ([result.scores] if rank == 0 else [None])
