@@ -300,12 +300,14 @@ def test_only_the_first_process_scores_translations(
 
     module = build_module(tiny_model("rnn"), tokenizer)
     module.evaluator.metrics = {"comet": lambda _: scored.append("comet") or MetricScore(0.5, "signature")}  # type: ignore[dict-item]
-    trainer = SimpleNamespace(world_size=1, is_global_zero=rank == 0, strategy=SimpleNamespace(broadcast=receive))
+    trainer = L.Trainer(accelerator="cpu", barebones=True)
+    monkeypatch.setattr(trainer.strategy, "broadcast", receive)
+    monkeypatch.setattr(type(trainer.strategy), "is_global_zero", rank == 0)
     valid = {"valid": EvaluationSet(Sentences(["a"], ["b"]), Direction("en", "de"))}
     corpus = Corpus(name="letters", train=TrainingSet([]), valid=valid, tests={}, max_eval_tokens=None)
     sets = EvaluationSets(corpus, tokenizer, with_tests=False, limits={})
     module.evaluator.outputs["valid"] = SplitOutputs([(0, [5])], nll=2.0, tgt_tokens=2)
-    result = module.evaluator.take("valid", module.greedy, sets, trainer)  # type: ignore[arg-type]
+    result = module.evaluator.take("valid", module.greedy, sets, trainer)
     assert broadcast == ([result.scores] if rank == 0 else [None])
     if rank == 1:
         assert (scored, result.scores) == ([], "of rank 0, number 1")
