@@ -73,12 +73,6 @@ class SweepSettings:
         """Whether to minimize or maximize each objective."""
         return ["maximize" if name in MAXIMIZED else "minimize" for name in self.objectives]
 
-    @property
-    def confirmation(self) -> tuple[int, int]:
-        """The number of configurations to train again, and the number of seeds for each."""
-        best, _, seeds = (self.confirm or "0x0").partition("x")
-        return int(best), int(seeds)
-
 
 class Plan:
     """A search, parsed from the command line."""
@@ -95,6 +89,11 @@ class Plan:
         self.settings = SweepSettings(**options)
         self.folder = Path(config.hydra.sweep.dir)
         self.name = self.folder.name
+        best, _, seeds = (self.settings.confirm or "0x0").partition("x")
+        self.count = int(best)
+        """The number of configurations to train again with other ``seeds``."""
+        self.maximize = self.settings.directions[0] == "maximize"
+        self.seeds = range(int(config.seed) + 1, int(config.seed) + 1 + int(seeds))
         self.space, self.fixed = read_space(self.settings.space, arguments)
         """``fixed`` are the overrides that all trials share."""
         self.pruner = build_pruner(self.settings)
