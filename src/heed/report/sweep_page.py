@@ -47,7 +47,8 @@ def _confirmed(study: StudySummary) -> Markup:
             scores = study.scores(trial.number)
             row = [f"trial {trial.number}", text.format_objective(trial.score)]
             row += [text.mean_and_sd(scores), _each(scores)] if scores else ["", ""]
-            rows.append([*row, "; ".join(f"{one.folder}: {one.reason}" for one in again if one.state == "failed")])
+            failed = [f"{one.folder}: {one.reason or 'its workers died'}" for one in again if one.state == "failed"]
+            rows.append([*row, "; ".join(failed)])
     head = ["", "in the search", "mean ± SD", "each seed", "failed"]
     return table(*text.without_empty_columns(head, rows), name="Scores over seeds")
 

@@ -89,11 +89,11 @@ class Plan:
         self.settings = SweepSettings(**options)
         self.folder = Path(config.hydra.sweep.dir)
         self.name = self.folder.name
-        best, _, seeds = (self.settings.confirm or "0x0").partition("x")
-        self.count = int(best)
-        """The number of configurations to train again with other ``seeds``."""
         self.maximize = self.settings.directions[0] == "maximize"
-        self.seeds = range(int(config.seed) + 1, int(config.seed) + 1 + int(seeds))
+        best, _, seeds = (self.settings.confirm or "0x0").partition("x")
+        self.count, first = int(best), int(config.seed) + 1  # the search itself uses the seed
+        self.seeds = range(first, first + int(seeds))
+        """The ``count`` best configurations are trained again with these seeds."""
         self.space, self.fixed = read_space(self.settings.space, arguments)
         """``fixed`` are the overrides that all trials share."""
         self.pruner = build_pruner(self.settings)
@@ -113,7 +113,6 @@ class Plan:
         """The attributes of the study. A worker with other attributes cannot join it."""
         return {
             "format": FORMAT,
-            "study": self.name,
             "objectives": self.settings.objectives,
             "space": self.space.to_plain(),
             "fixed": [word for word in self.fixed if not word.startswith(WORKER_OPTIONS)],

@@ -71,11 +71,10 @@ class StudyWorker:
         """Create or join the study; raise a HeedError if its options differ or the storage cannot be reached."""
         self.plan, self.settings, self.hydra_context, self.train = plan, plan.settings, hydra_context, train
         plan.folder.mkdir(parents=True, exist_ok=True)
-        with lock(plan.folder):
-            self.storage = open_storage(plan.folder, self.settings.storage, heartbeat=self.settings.heartbeat)
-            self.study = SharedStudy.join(
-                self.storage, plan.name, plan.attributes, directions=self.settings.directions, pruner=plan.pruner
-            )
+        self.storage = open_storage(plan.folder, self.settings.storage, heartbeat=self.settings.heartbeat)
+        self.study = SharedStudy.join(
+            self.storage, plan.name, plan.attributes, directions=self.settings.directions, pruner=plan.pruner
+        )
         self._printed = {*self._ends()}
 
     def work(self) -> None:

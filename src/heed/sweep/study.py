@@ -1,6 +1,7 @@
 """A study that several workers share: its storage, its budget, and trials whose worker died."""
 
 import math
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -14,9 +15,9 @@ from optuna.samplers import BaseSampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from heed.errors import HeedError, first_line, missing_package
+from heed.errors import HeedError, first_line
 from heed.options import format_value
 from heed.report.sweep import TrialSummary, Verdict
 
@@ -47,8 +48,8 @@ def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None)
     """Open the Optuna storage of a study: the database ``url`` or, without one, ``study.db`` in its folder.
 
     Args:
-        heartbeat: seconds between two heartbeats of a trial. Missing tables are created, so the caller must hold the
-            `lock`. None: open an existing storage for reading.
+        heartbeat: seconds between two heartbeats of a trial. Missing tables are created. None: open an existing storage
+            for reading.
 
     Raises:
         HeedError: if the storage cannot be reached, its driver is missing, or there is nothing to read.
@@ -65,35 +66,38 @@ def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None)
         raise HeedError(
             f"There is no study {file}: give its folder, such as runs/NAME, or with --storage the URL of its database."
         )
+
+    def connect() -> RDBStorage:
+        return RDBStorage(
+            address.render_as_string(hide_password=False),
+            # Retry a busy SQLite file for a minute.
+            engine_kwargs={"connect_args": {"timeout": 60}} if file else {"pool_pre_ping": True},
+            heartbeat_interval=heartbeat,
+            grace_period=heartbeat and MISSED_HEARTBEATS * heartbeat,
+            heartbeat_stale_trial_callback=_retry(MAX_DEATHS),
+            skip_table_creation=heartbeat is None,
+        )
+
     try:
         with quiet():
-            return RDBStorage(
-                address.render_as_string(hide_password=False),
-                # Retry a busy SQLite file for a minute.
-                engine_kwargs={"connect_args": {"timeout": 60}} if file else {"pool_pre_ping": True},
-                heartbeat_interval=heartbeat,
-                grace_period=heartbeat and MISSED_HEARTBEATS * heartbeat,
-                heartbeat_stale_trial_callback=_retry(MAX_DEATHS),
-                skip_table_creation=heartbeat is None,
-            )
+            try:
+                return connect()
+            except DBAPIError:  # another worker may be creating the tables
+                time.sleep(1)
+                return connect()
     # RuntimeError: another version of Optuna wrote the tables.
     except (ImportError, SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
-        raise _explain(error, address.render_as_string(hide_password=True) if url else str(file)) from error
-
-
-def _explain(error: BaseException, database: str) -> HeedError:
-    """Return the message for an error of a database or its driver."""
-    if isinstance(error, ImportError):
-        driver = getattr(error.__cause__, "name", None) or "of a driver"
-        if "psycopg" in driver:
-            return missing_package(database, driver, "postgresql")
-        return HeedError(f"{database} needs the Python package {driver}: install it with pip.")
-    while error.__cause__ is not None:
-        error = error.__cause__
-    reason = first_line(error)
-    if "version_info" in reason:  # the table that Optuna reads first
-        return HeedError(f"{database} is not an Optuna storage: it has no table version_info.")
-    return HeedError(f"{database} cannot be used ({reason}): check the URL, and that the database is running.")
+        database = address.render_as_string(hide_password=True) if url else str(file)
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        reason = first_line(cause)
+        if "version_info" in reason:  # the table that Optuna reads first
+            raise HeedError(f"{database} is not an Optuna storage: it has no table version_info.") from error
+        raise HeedError(
+            f"{database} cannot be used ({reason}): check the URL, that the database is running, and that its driver "
+            "is installed (PostgreSQL's is in the extra postgresql)."
+        ) from error
 
 
 # ---- the study
