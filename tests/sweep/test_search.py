@@ -179,15 +179,16 @@ def test_ctrl_c_leaves_a_study_that_goes_on(tmp_path: Path, start: Callable[...,
 @pytest.mark.slow
 @pytest.mark.reliability
 @pytest.mark.full
-def test_ctrl_c_lets_every_worker_save_a_checkpoint(
-    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_and_the_end_of_a_terminal_let_every_worker_save_a_checkpoint(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"], number: signal.Signals
 ) -> None:
     settings = [*SMALL, "sweep.n_trials=2", "sweep.workers=2", "trainer.max_steps=2000", "trainer.validate_every=1000"]
     parent = start(*settings)
     study = tmp_path / "runs/study"
     wait_for(lambda: all((study / name / "metrics.csv").exists() for name in "01"))
     time.sleep(1)
-    os.killpg(parent.pid, signal.SIGINT)
+    os.killpg(parent.pid, number)
     printed, _ = parent.communicate(timeout=60)
     logs = "".join(log.read_text() for log in study.glob("worker-*.log"))
     assert parent.returncode == 130, printed
@@ -268,6 +269,7 @@ def test_processes_of_one_trial_are_pruned_together(
         (["-m", *SMALL, "sweep.objective=test.bleu"], "would choose by the test set"),
         (["-m", *SMALL, "sweep.objective=params"], "so trials cannot be pruned: add sweep/pruner=none"),
         (["-m", *SMALL, "sweep.objective=[valid.bleu,params]"], "are several objectives, so trials cannot be pruned"),
+        (["-m", *SMALL, "trainer.max_steps=x"], "train.py: trainer.max_steps=x must be an integer"),
         (["-m", *SMALL, "sweep.confirm=3"], "sweep.confirm=3 must be"),
         (["-m", *SMALL, "sweep.n_trials=0"], "sweep.n_trials=0 must be an integer >= 1"),
         (["-m", *SMALL, "sweep.trails=3"], "sweep.trails is unknown"),
@@ -283,13 +285,6 @@ def test_mistakes(command: Command, tmp_path: Path, arguments: list[str], messag
     assert status == 2
     assert "Traceback" not in printed
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-
-
-def test_a_wrong_option_outside_the_space_is_not_called_a_wrong_range(command: Command) -> None:
-    status, printed = command("-m", *SMALL, "trainer.max_steps=x")
-    assert status == 2
-    assert "trainer.max_steps=x must be an integer" in printed
-    assert "search space" not in printed
 
 
 def test_a_study_with_another_space(command: Command, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_no_point_of_a_finite_space_is_tried_twice(plan: Plan, sampler: str) -> 
     plan.points, plan.is_grid = plan.space.finite_points(str), False
     assert len(plan.points) == 4 * (2 + 1)
     plan.settings = replace(plan.settings, n_trials=50, sampler={"_target_": f"optuna.samplers.{sampler}"})
-    workers, taken = [work_on(plan) for _ in range(2)], []
+    workers, taken = [work_on(plan) for _ in range(2)], list[tuple[str, ...]]()
     while not workers[0].study.is_finished():
         study, trial = workers[len(taken) % 2].study, workers[len(taken) % 2]._claim()
         assert trial is not None

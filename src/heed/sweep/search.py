@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 from hydra.core.plugins import Plugins
@@ -95,22 +96,25 @@ class StudyWorker:
 
     def is_finished(self) -> bool:
         """Return whether all trials of the search have ended, and the best ones with other seeds, too."""
-        with lock(self.plan.folder):
-            if self.study.is_finished():
-                for trial in self.candidates():
-                    for seed in self.plan.seeds:
-                        self.study.confirm(trial, seed)
-            return self.study.is_finished()
+        return self.study.is_finished() and not self._unconfirmed()
 
     def candidates(self) -> list[TrialSummary]:
         """Return the best trials, to be trained again with other seeds."""
         return best_first(self.study.trials(), maximize=self.plan.maximize)[: self.plan.count]
 
+    def _unconfirmed(self) -> list[tuple[TrialSummary, int]]:
+        """Return the best trials with each seed that is not queued."""
+        queued = [trial.confirms for trial in self.study.all_trials()]
+        wanted = product(self.candidates(), self.plan.seeds)
+        return [(trial, seed) for trial, seed in wanted if (trial.number, seed) not in queued]
+
     def _claim(self) -> Trial | None:
+        """Claim a trial of the search or, after it, one of the best trials with another seed."""
         with lock(self.plan.folder):
-            return self.study.claim(
-                self.plan.make_sampler, lambda trial: draw(self.plan.space, trial, self.plan.default)
-            )
+            if self.study.is_finished():
+                for trial, seed in self._unconfirmed():
+                    self.study.confirm(trial, seed)
+            return self.study.claim(self.plan.make_sampler, lambda new: draw(self.plan.space, new, self.plan.default))
 
     def _run(self, trial: Trial) -> str:
         """Train the run of a trial, record its end, and return why it failed, or "".

@@ -168,9 +168,8 @@ class SharedStudy:
         return not self.left() and all(trial.state not in ("running", "waiting") for trial in self.all_trials())
 
     def confirm(self, trial: TrialSummary, seed: int) -> None:
-        """Queue a trial again with another seed, unless that was done."""
-        if (trial.number, seed) not in [each.confirms for each in self.all_trials()]:
-            self.study.enqueue_trial(dict(trial.params), user_attrs={"confirms": [trial.number, seed]})
+        """Queue a trial again with another seed."""
+        self.study.enqueue_trial(dict(trial.params), user_attrs={"confirms": [trial.number, seed]})
 
     def claim(self, make_sampler: Callable[[int], BaseSampler], draw: Callable[[Trial], Sequence[str]]) -> Trial | None:
         """Claim a trial to continue or, if there is none, a new trial. The caller must hold the `lock`.
