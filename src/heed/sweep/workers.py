@@ -27,7 +27,7 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
     """
     logs = [folder / f"worker-{number}.log" for number in range(count)]
     print_line(f"{count} workers print to {logs[0]} and so on. This terminal shows the results of trials.")
-    if not WINDOWS and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     workers = [_start(number, count, log) for number, log in enumerate(logs)]
     try:
