@@ -63,13 +63,13 @@ def test_table_and_page(heed: Heed, study: Path) -> None:
 
 
 def test_verdict_and_the_command_that_repeats_it(heed: Heed, study: Path, tmp_path: Path) -> None:
-    found = [{"number": 1, "found": 32.5, "valid": [31.0, 33.0]}, {"number": 2, "found": 31.0, "valid": [30.0, 32.0]}]
-    write_verdict(study, found)
+    loaded = optuna.load_study(study_name="small", storage=f"sqlite:///{study / 'study.db'}")
+    write_verdict(loaded, {1: [31.0, 33.0], 2: [30.0, 32.0]}, comparison=["No significant difference."])
     status, out, _ = heed("sweep", study, "--top", 1, "--html", tmp_path / "page.html")
     assert status == 0
     lines = out.splitlines()
     assert lines[1] == "Trial 1 wins: valid.bleu 32.00 ± 1.41 over 2 seeds."
-    assert "within the noise over seeds: trial 2 may be as good" in lines[2]
+    assert lines[2] == "No significant difference."
     assert "Repeat the winner: python train.py experiment=small seed=2" in lines
     # The best trial and the one that failed.
     assert [line.split()[0] for line in lines if re.match(" +[0-9]", line)] == ["1", "4"]
@@ -112,17 +112,15 @@ def test_watch_waits_for_the_verdict_while_the_winner_is_confirmed(
     heed: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "watched"
-    make_study(folder, trials=[make_trial(PLAIN, 1.0)], n_trials=1)
-    confirm = optuna.create_study(study_name="watched confirm", storage=f"sqlite:///{folder / 'study.db'}")
-    confirm.set_user_attr("heed", {"format": 2, "study": "watched", "confirms": True})
-    trial = confirm.ask()
-    verdict = [{"number": 0, "found": 1.0, "valid": [1.0, 2.0]}]
+    study = make_study(folder, trials=[make_trial(PLAIN, 1.0)], n_trials=1)
+    study.enqueue_trial(PLAIN, user_attrs={"confirms": [0, 2]})
+    trial = study.ask()
     clock = Clock(
         monkeypatch,
         *[lambda: None] * 2,
-        lambda: confirm.tell(trial, 1.0),
+        lambda: study.tell(trial, 1.0),
         *[lambda: None] * 2,  # while test sets are translated
-        lambda: write_verdict(folder, verdict),
+        lambda: write_verdict(study, {0: [1.0, 2.0]}),
     )
     status, out, _ = heed("sweep", folder, "--watch")
     assert status == 0
@@ -148,7 +146,6 @@ def test_ctrl_c_ends_watching(heed: Heed, tmp_path: Path, monkeypatch: pytest.Mo
         (["{tmp}/empty"], "There is no study {tmp}/empty/study.db: give its folder"),
         (["{tmp}/foreign"], "is not an Optuna storage"),
         (["{tmp}/text"], "cannot be used (file is not a database)"),
-        (["{tmp}/damaged"], "verdict.json is damaged"),
         (["{tmp}/small", "--top", "0"], "--top 0 must be at least 1"),
         (["{tmp}/small", "--html", "{tmp}/no/page.html"], "page.html cannot be written: No such file"),
         (["{tmp}/small", "--html", "{tmp}"], "is a folder"),
@@ -163,8 +160,6 @@ def test_errors_are_one_sentence(heed: Heed, study: Path, tmp_path: Path, argume
         (tmp_path / name).mkdir()
     sqlite3.connect(tmp_path / "foreign" / "study.db").close()
     (tmp_path / "text" / "study.db").write_text("text " * 1000)
-    make_study(tmp_path / "damaged")
-    (tmp_path / "damaged" / "verdict.json").write_text("{")
     status, _, err = heed("sweep", *(argument.format(tmp=tmp_path) for argument in arguments))
     assert status == 2
     assert message.format(tmp=tmp_path) in err

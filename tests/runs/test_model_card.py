@@ -14,7 +14,6 @@ from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import casefolded_words
 from heed.launch import finish
 from heed.runs.model_card import write_model_card
-from heed.sweep.verdict import score_tests
 
 SMOKE = ["debug=smoke", "model=rnn", "model.d_embedding=16", "model.d_model=16", "data.train=500", "data.valid=20",
          "data.test=10", "data.long=5", "search=greedy"]  # fmt: skip
@@ -125,12 +124,10 @@ def test_every_run_writes_its_card(run: Callable[..., Path]) -> None:
     words = {
         word for line in (folder / "translations" / WORD_COUNTS).read_text().splitlines() for word in line.split()[:1]
     }
-    scores = score_tests(folder)
+    (folder / "results.json").unlink()
+    run("smoke", *SMOKE, "seed=7", "metrics=[ter,perplexity]", "resume=true")  # as a search scores its winner
+    scores = json.loads((folder / "results.json").read_text())["tests"]
     assert {*casefolded_words((folder / "translations" / "test.src").read_text())} <= words
     assert all({*one["metrics"]} == {"ter", "perplexity"} for one in scores.values())
     scored = (folder / "model" / "README.md").read_text(encoding="utf-8")
     assert all(f"| {name} | BLEU | {scores[name]['bleu']:.2f} |" in scored for name in ("test", "long"))
-    unchanged = [part for part in text.split("\n## ") if part.startswith(("Data", "Training"))]
-    assert len(unchanged) == 2
-    assert all(part in scored for part in unchanged)
-    assert json.loads((folder / "results.json").read_text())["tests"] == scores

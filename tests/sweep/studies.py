@@ -1,6 +1,5 @@
 """Optuna studies as a search of heed leaves them, filled by ask and tell with chosen numbers."""
 
-import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -30,15 +29,15 @@ SPACE_TEXT: dict[str, Any] = {
 }
 
 
-def attribute(name: str, **changes: Any) -> dict[str, Any]:
+def attribute(**changes: Any) -> dict[str, Any]:
     """Return the user attribute of a search."""
     return {
-        "format": 3,
-        "study": name,
+        "format": 4,
         "objectives": ["valid.bleu"],
         "space": SPACE_TEXT,
         "fixed": ["data=multi30k", "trainer.max_steps=500"],
         "n_trials": 40,
+        "points": None,
         "pruner": "MedianPruner",
         **changes,
     }
@@ -50,17 +49,16 @@ def make_study(
     study: str | None = None,
     directions: Sequence[str] = ("maximize",),
     trials: Sequence[FrozenTrial] = (),
-    database: str = "study.db",
     **changes: Any,
 ) -> optuna.Study:
     """Create a study in the database of a folder, with its attribute and trials; return it."""
     folder.mkdir(parents=True, exist_ok=True)
     made = optuna.create_study(
         study_name=study or folder.name,
-        storage=f"sqlite:///{folder / database}",
+        storage=f"sqlite:///{folder / 'study.db'}",
         directions=[*directions],
     )
-    made.set_user_attr("heed", attribute(folder.name, **changes))
+    made.set_user_attr("heed", attribute(**changes))
     made.add_trials(trials)
     return made
 
@@ -97,9 +95,9 @@ def make_trial(
     return trial
 
 
-def searched_trials(count: int, *, seed: int = 0, best: float = 38.0, offset: int = 0) -> list[FrozenTrial]:
-    """Return trials of a plausible search: a quarter pruned, one failed, the last one running."""
-    rng = np.random.default_rng(seed)
+def searched_trials(count: int) -> list[FrozenTrial]:
+    """Return trials of a plausible search: some pruned, one failed, the last one running."""
+    rng = np.random.default_rng(0)
     made = []
     for number in range(count):
         params = {
@@ -110,54 +108,35 @@ def searched_trials(count: int, *, seed: int = 0, best: float = 38.0, offset: in
         }
         if params["model/positions"] == "learned":
             params["model.max_positions"] = int(rng.integers(64, 512))
-        quality = best - 9 * (math.log10(params["optimizer.lr"]) + 2.6) ** 2 - 60 * (params["model.dropout"] - 0.2) ** 2
-        quality += {"sinusoidal": 0.0, "rotary": 0.8, "learned": -1.5}[params["model/positions"]] + rng.normal(0, 0.3)
-        quality = max(quality, 1.0)
-        curve = {step: quality * (1 - math.exp(-step / 120)) + rng.normal(0, 0.2) for step in range(50, 501, 50)}
-        folder, start = f"{number + offset}", START + timedelta(minutes=6 * number)
+        score = 38.0 - 9 * abs(math.log10(params["optimizer.lr"]) + 2.6)
+        curve = {step: score * (1 - math.exp(-step / 120)) for step in range(50, 501, 50)}
+        early = {step: curve[step] for step in (50, 100)}
+        start = START + timedelta(minutes=6 * number)
         if number == 5:
             reason = "The loss is NaN at step 121: lower optimizer.lr or set trainer.gradient_clip_val."
-            early = {step: curve[step] for step in (50, 100)}
-            made.append(
-                make_trial(params, state="FAIL", curve=early, reason=reason, minutes=2.4, start=start, folder=folder)
-            )
+            end: dict[str, Any] = {"state": "FAIL", "curve": early, "reason": reason}
         elif number == count - 1:
-            early = {step: curve[step] for step in (50, 100, 150)}
-            made.append(make_trial(params, state="RUNNING", curve=early, start=start, folder=folder))
-        elif number > 6 and quality < best - 3:
-            early = {step: curve[step] for step in curve if step <= 50 * int(rng.integers(2, 6))}
-            last = early[max(early)]
-            minutes = 12 * max(early) / 500
-            made.append(
-                make_trial(params, last, state="PRUNED", curve=early, minutes=minutes, start=start, folder=folder)
-            )
+            end = {"state": "RUNNING", "curve": early}
+        elif number > 6 and score < 35:
+            end = {"state": "PRUNED", "curve": early, "value": early[100]}
         else:
-            made.append(make_trial(params, quality, curve=curve, minutes=12 + rng.normal(), start=start, folder=folder))
+            end = {"value": score, "curve": curve}
+        made.append(make_trial(params, start=start, folder=str(number), **end))
     return made
 
 
-def write_verdict(folder: Path, configurations: Sequence[Mapping[str, Any]], **changes: Any) -> None:
-    """Write the verdict of a study; of each configuration at least ``number``, ``found`` and ``valid`` are given."""
-    filled = [
-        {
-            "overrides": ["model.dropout=0.17", "optimizer.lr=0.0023"],
-            "runs": [f"confirm/{one['number']}_seed{seed}" for seed in (2, 3, 4)],
-            "seeds": [2, 3, 4],
-            "failed": [],
-            **one,
-        }
-        for one in configurations
-    ]
-    variances = [float(np.var(one["valid"], ddof=1)) for one in filled if len(one["valid"]) > 1]
+def write_verdict(study: optuna.Study, scores: Mapping[int, Sequence[float]], **changes: Any) -> None:
+    """Write the verdict of a study, and the scores of configurations with the seeds 2, 3, …; the first one wins."""
+    for number, valid in scores.items():
+        for seed, score in enumerate(valid, start=2):
+            study.add_trial(make_trial({}, score, confirms=[number, seed], folder=f"confirm/{number}_seed{seed}"))
     verdict = {
-        "format": 2,
-        "configurations": filled,
-        "winner": filled[0]["number"],
-        "noise": float(np.sqrt(np.mean(variances))) if variances else None,
+        "winner": next(iter(scores)),
+        "runs": [],
+        "comparison": [],
         "tests": {},
-        "experiment": f"conf/experiment/{folder.name}.yaml",
-        "rerun": f"python train.py experiment={folder.name} seed=2",
-        "compare": None,
+        "experiment": f"conf/experiment/{study.study_name}.yaml",
+        "rerun": f"python train.py experiment={study.study_name} seed=2",
         **changes,
     }
-    (folder / "verdict.json").write_text(json.dumps(verdict), encoding="utf-8")
+    study.set_user_attr("verdict", verdict)

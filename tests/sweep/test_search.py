@@ -15,8 +15,9 @@ import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
-from heed.sweep.study import open_storage
+from heed.sweep.summary import read_study
 from tests import forkserver
+from tests.sweep.studies import make_study
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 TINY = [
@@ -94,7 +95,7 @@ def test_a_study_prunes_confirms_and_writes_a_preset_that_repeats_the_winner(
     settings = [*TINY, "sweep=default", "sweep.objective=valid.loss", "sweep/sampler=grid", "sweep.n_trials=9", *pruner]
     printed = finish(start(*settings, rates, "sweep.confirm=1x2"))
     found = trials(tmp_path)
-    assert [trial.state for trial in found] == [TrialState.COMPLETE, TrialState.PRUNED], printed
+    assert [trial.state.name for trial in found] == ["COMPLETE", "PRUNED", "COMPLETE", "COMPLETE"], printed
     assert found[1].intermediate_values.keys() == {2}
     study = tmp_path / "runs/study"
     assert (study / "1/pruned.txt").read_text() == "The search ended this run early, after step 2.\n"
@@ -102,12 +103,14 @@ def test_a_study_prunes_confirms_and_writes_a_preset_that_repeats_the_winner(
     assert list((study / "1/checkpoints").iterdir())
     assert json.loads((study / "0/results.json").read_text())["test"] is None
 
-    verdict = json.loads((study / "verdict.json").read_text())
-    (configuration,) = verdict["configurations"]
-    assert configuration["seeds"] == [2, 3]
-    assert configuration["runs"] == ["confirm/0_seed2", "confirm/0_seed3"]
+    summary = read_study(study)
+    assert summary.verdict is not None
+    assert (
+        [one.folder for one in summary.confirmations] == summary.verdict.runs == ["confirm/0_seed2", "confirm/0_seed3"]
+    )
     tested = json.loads((study / "confirm/0_seed2/results.json").read_text())
-    assert tested["tests"].keys() == verdict["tests"].keys() == {"test", "long"}
+    assert tested["tests"].keys() == summary.verdict.tests.keys() == {"test", "long"}
+    assert tested["valid"]["loss"] == summary.confirmations[0].values[0]
     assert (study / "confirm/0_seed2/translations/long.hyp").read_text().count("\n") == 4
 
     preset = (tmp_path / "conf/experiment/study.yaml").read_text()
@@ -176,16 +179,16 @@ def test_ctrl_c_leaves_a_study_that_goes_on(tmp_path: Path, start: Callable[...,
 @pytest.mark.slow
 @pytest.mark.reliability
 @pytest.mark.full
-def test_ctrl_c_in_a_terminal_lets_every_worker_save_a_checkpoint(
-    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_and_the_end_of_a_terminal_let_every_worker_save_a_checkpoint(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"], number: signal.Signals
 ) -> None:
-    """It reaches the workers directly, and then their parent sends them SIGTERM."""
     settings = [*SMALL, "sweep.n_trials=2", "sweep.workers=2", "trainer.max_steps=2000", "trainer.validate_every=1000"]
     parent = start(*settings)
     study = tmp_path / "runs/study"
     wait_for(lambda: all((study / name / "metrics.csv").exists() for name in "01"))
     time.sleep(1)
-    os.killpg(parent.pid, signal.SIGINT)
+    os.killpg(parent.pid, number)
     printed, _ = parent.communicate(timeout=60)
     logs = "".join(log.read_text() for log in study.glob("worker-*.log"))
     assert parent.returncode == 130, printed
@@ -198,7 +201,7 @@ def test_ctrl_c_in_a_terminal_lets_every_worker_save_a_checkpoint(
 @pytest.mark.full
 def test_workers_of_one_command(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
     printed = finish(start(*SMALL, "sweep.n_trials=3", "sweep.workers=2", "sweep/pruner=none", "sweep.confirm=2x1"))
-    assert [trial.state for trial in trials(tmp_path)] == [TrialState.COMPLETE] * 3, printed
+    assert [trial.state for trial in trials(tmp_path)] == [TrialState.COMPLETE] * 5, printed
     assert (tmp_path / "runs/study/compare/index.html").exists()
     assert json.loads((tmp_path / "runs/study/compare/compare.json").read_text())["split"] == "valid"
     assert "Trial 0: complete, valid.bleu" in printed
@@ -266,6 +269,7 @@ def test_processes_of_one_trial_are_pruned_together(
         (["-m", *SMALL, "sweep.objective=test.bleu"], "would choose by the test set"),
         (["-m", *SMALL, "sweep.objective=params"], "so trials cannot be pruned: add sweep/pruner=none"),
         (["-m", *SMALL, "sweep.objective=[valid.bleu,params]"], "are several objectives, so trials cannot be pruned"),
+        (["-m", *SMALL, "trainer.max_steps=x"], "train.py: trainer.max_steps=x must be an integer"),
         (["-m", *SMALL, "sweep.confirm=3"], "sweep.confirm=3 must be"),
         (["-m", *SMALL, "sweep.n_trials=0"], "sweep.n_trials=0 must be an integer >= 1"),
         (["-m", *SMALL, "sweep.trails=3"], "sweep.trails is unknown"),
@@ -283,18 +287,9 @@ def test_mistakes(command: Command, tmp_path: Path, arguments: list[str], messag
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_wrong_option_outside_the_space_is_not_called_a_wrong_range(command: Command) -> None:
-    status, printed = command("-m", *SMALL, "trainer.max_steps=x")
-    assert status == 2
-    assert "trainer.max_steps=x must be an integer" in printed
-    assert "search space" not in printed
-
-
 def test_a_study_with_another_space(command: Command, tmp_path: Path) -> None:
     database = tmp_path / "runs/study/study.db"
-    database.parent.mkdir(parents=True)
-    study = optuna.create_study(study_name="study", storage=f"sqlite:///{database}", direction="maximize")
-    study.set_user_attr("heed", {"space": {"model.dropout": "interval(0.1,0.2)"}})
+    make_study(database.parent, space={"model.dropout": "interval(0.1,0.2)"})
     before = database.read_bytes()
     status, printed = command("-m", *SMALL)
     assert status == 2
@@ -333,11 +328,8 @@ def test_two_workers_share_a_study_in_postgresql(
 ) -> None:
     settings = [*SMALL, f"sweep.storage={postgresql}", "sweep.n_trials=4"]
     printed = [finish(worker) for worker in [start(*settings), start(*settings)]]
-    storage = open_storage(tmp_path, postgresql, heartbeat=10)
-    study = optuna.load_study(study_name="study", storage=storage)
-    states = [trial.state for trial in study.trials]
+    states = [trial.state for trial in read_study(tmp_path / "runs/study", storage=postgresql).trials]
     assert len(states) == 4
-    assert set(states) <= {TrialState.COMPLETE, TrialState.PRUNED}, printed
+    assert {*states} <= {"complete", "pruned"}, printed
     assert all("Job " in text for text in printed), "both had work"
     assert not (tmp_path / "runs/study/study.db").exists()
-    storage.engine.dispose()

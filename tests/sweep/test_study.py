@@ -17,7 +17,7 @@ from optuna.trial import Trial, TrialState
 from heed.compat import optuna_heartbeats
 from heed.errors import HeedError
 from heed.sweep.space import draw, read_space
-from heed.sweep.study import SharedStudy, fail, lock, open_storage, release
+from heed.sweep.study import SharedStudy, lock, open_storage
 
 SPACE, _ = read_space({"lr": "tag(log, interval(1e-5, 1e-1))", "dropout": "interval(0, 0.9)", "norm": "pre,post"}, [])
 
@@ -26,22 +26,14 @@ def join(folder: Path, *, budget: int, heartbeat: int = 1, **attributes: Any) ->
     return SharedStudy.join(
         open_storage(folder, None, heartbeat=heartbeat),
         "study",
-        {"n_trials": budget, **attributes},
+        {"n_trials": budget, "points": None, **attributes},
         directions=["maximize"],
         pruner=optuna.pruners.NopPruner(),
     )
 
 
 def claim(shared: SharedStudy, make_sampler: Callable[[int], Any] = RandomSampler) -> Trial | None:
-    claimed = shared.claim(make_sampler)
-    return claimed[0] if claimed else None
-
-
-def set_values(trial: Trial) -> dict[str, Any]:
-    draw(SPACE, trial, str)
-    if "folder" not in trial.user_attrs:
-        trial.set_user_attr("folder", str(trial.number))
-    return trial.params
+    return shared.claim(make_sampler, lambda trial: draw(SPACE, trial, str))
 
 
 def work_until_done(folder: Path, budget: int) -> None:
@@ -50,8 +42,6 @@ def work_until_done(folder: Path, budget: int) -> None:
     while not shared.is_finished():
         with lock(folder):
             trial = claim(shared)
-            if trial:
-                set_values(trial)
         if trial:
             shared.study.tell(trial, float(os.getpid()))
 
@@ -69,11 +59,18 @@ def test_workers_that_race_finish_as_many_trials_as_asked_for(tmp_path: Path) ->
     assert [trial.state for trial in join(tmp_path, budget=budget).trials()] == ["complete"] * budget
 
 
+def wait_for_claim(shared: SharedStudy) -> Trial:
+    deadline = time.monotonic() + 30
+    while (trial := claim(shared)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return trial
+
+
 def _die_in_mid_trial(folder: Path) -> None:
     shared = join(folder, budget=2)
     trial = claim(shared)
     assert trial is not None
-    set_values(trial)
     trial.report(0.5, 10)
     with optuna_heartbeats(trial._trial_id, shared.study._storage):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -85,49 +82,25 @@ def test_the_trial_of_a_killed_worker_is_continued(tmp_path: Path) -> None:
     worker.start()
     worker.join(60)
     assert worker.exitcode == -signal.SIGKILL
-    shared._queue_dead_trials()
-    assert [trial.state for trial in shared.study.trials] == [TrialState.RUNNING], "it is silent for too short a time"
-    assert shared.left() == 1
-
-    deadline = time.monotonic() + 30
-    while not shared.study.get_trials(states=(TrialState.WAITING,)):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-        shared._queue_dead_trials()
-    dead = shared.study.trials[0]
+    assert claim(shared) is not None
+    assert claim(shared) is None, "the killed worker is silent for too short a time"
+    trial = wait_for_claim(shared)
+    dead, continued = shared.study.trials[0], shared.study.trials[trial.number]
     assert dead.state == TrialState.FAIL
-    assert shared.left() == 1, "the trial and its continuation are one"
-    claimed = shared.claim(RandomSampler)
-    assert claimed is not None
-    trial, number = claimed
-    assert number == 0
-    assert set_values(trial) == dead.params
-    assert trial.user_attrs["folder"] == "0"
-    assert shared.study.trials[trial.number].intermediate_values == {10: 0.5}
-
-
-def test_a_worker_that_dies_before_its_first_sign_of_life(tmp_path: Path) -> None:
-    shared = join(tmp_path, budget=1)
-    shared.study._storage.create_new_trial(shared.study._study_id)
-    shared._queue_dead_trials()
-    assert shared.study.trials[0].state == TrialState.RUNNING
-    time.sleep(6.5)
-    shared._queue_dead_trials()
-    assert [trial.state for trial in shared.study.trials] == [TrialState.FAIL, TrialState.WAITING]
+    assert [each.number for each in shared.trials()] == [0, 1], "the trial and its continuation are one"
+    assert continued.params == dead.params
+    assert continued.user_attrs["folder"] == "0"
+    assert continued.intermediate_values == {10: 0.5}
 
 
 def test_a_trial_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
     shared = join(tmp_path, budget=1)
     for _ in range(4):
-        assert claim(shared) is not None
-        deadline = time.monotonic() + 30
-        while shared.study.get_trials(states=(TrialState.RUNNING,)):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-            shared._queue_dead_trials()
-    assert claim(shared) is None
-    assert shared.is_finished()
-    assert [(trial.state, trial.attempts, trial.reason) for trial in shared.trials()] == [("failed", 4, "")]
+        wait_for_claim(shared)
+    while not shared.is_finished():
+        time.sleep(0.2)
+        assert claim(shared) is None
+    assert [(trial.state, trial.reason) for trial in shared.trials()] == [("failed", "")]
 
 
 def test_a_stopped_trial_waits_for_the_next_worker_and_a_failed_one_does_not(tmp_path: Path) -> None:
@@ -135,14 +108,14 @@ def test_a_stopped_trial_waits_for_the_next_worker_and_a_failed_one_does_not(tmp
     stopped, failed = claim(shared), claim(shared)
     assert stopped is not None
     assert failed is not None
-    release(shared.study, stopped._trial_id)
-    release(shared.study, stopped._trial_id)  # a second worker does the same
-    fail(shared.study, failed, "out of memory")
-    assert (shared.left(), shared.to_start()) == (1, 2)
-    claimed = shared.claim(RandomSampler)
-    assert claimed is not None
-    assert claimed[1] == stopped.number
-    assert claim(shared) is not None, "a failed trial does not use up the budget"
+    shared.release(stopped._trial_id)
+    shared.release(stopped._trial_id)  # a second worker does the same
+    shared.fail(failed, "out of memory")
+    assert shared.left() == 1, "a failed trial does not use up the budget"
+    continued = claim(shared)
+    assert continued is not None
+    assert continued.user_attrs["folder"] == str(stopped.number)
+    assert claim(shared) is not None
     assert claim(shared) is None
 
 
@@ -150,7 +123,7 @@ def test_a_failed_trial_of_a_grid_is_not_replaced(tmp_path: Path) -> None:
     shared = join(tmp_path, budget=1, points=1)
     trial = claim(shared)
     assert trial is not None
-    fail(shared.study, trial, "out of memory")
+    shared.fail(trial, "out of memory")
     assert shared.is_finished()
     assert claim(shared) is None
 
@@ -160,22 +133,6 @@ def test_a_study_is_joined_only_with_the_same_attributes(tmp_path: Path) -> None
     join(tmp_path, budget=5, space={"lr": "interval(0, 1)"})  # more trials later
     with pytest.raises(HeedError, match="exists with another space"):
         join(tmp_path, budget=2, space={"lr": "interval(0, 2)"})
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("postgresql+psycopg://nobody:secret@127.0.0.1:1/none", r"nobody:\*\*\*@127.0.0.1:1/none cannot be used"),
-        ("no url", "is not the URL of a database"),
-        ("sqlite:////nowhere/study.db", "cannot be used"),
-        ("mysql+nodriver://u@h/n", "cannot be used|is not installed"),
-    ],
-)
-def test_storages_that_cannot_be_used(tmp_path: Path, url: str, message: str) -> None:
-    with pytest.raises(HeedError, match=message) as raised:
-        open_storage(tmp_path, url, heartbeat=10)
-    assert "secret" not in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def _score(params: dict[str, Any]) -> float:
@@ -194,7 +151,7 @@ def _best_of_search(folder: Path, make_sampler: Callable[[int], Any], seed: int)
             trials = [claim(worker, lambda number: make_sampler(1000 * seed + number)) for worker in workers]
             for worker, trial in zip(workers, trials, strict=True):
                 assert trial is not None
-                best.append(_score(set_values(trial)))
+                best.append(_score(trial.params))
                 worker.study.tell(trial, best[-1])
     assert len(best) == 40
     return max(best)

@@ -3,7 +3,6 @@
 import math
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
@@ -51,11 +50,8 @@ def test_the_study_is_described(folder: Path) -> None:
     assert (study.name, study.objectives, study.maximize, study.n_trials) == ("small", ["valid.bleu"], [True], 40)
     assert study.pruner == "MedianPruner"
     assert yaml.safe_load(study.space) == SPACE_TEXT
-    # In the order of the space, whatever the database says.
-    assert [parameter.name for parameter in study.parameters] == [*SPACE]
-    by_name = {parameter.name: parameter for parameter in study.parameters}
-    assert [name for name, parameter in by_name.items() if parameter.log] == ["optimizer.lr"]
-    assert by_name["model/positions"].choices == ("sinusoidal", "rotary", "learned")
+    assert study.parameters == [*SPACE], "in the order of the space, whatever the database says"
+    assert study.is_searching
 
 
 def test_a_retried_trial_is_one_trial(folder: Path) -> None:
@@ -64,23 +60,9 @@ def test_a_retried_trial_is_one_trial(folder: Path) -> None:
     study.add_trial(make_trial(PLAIN, state="FAIL", curve={150: 3.0}, failed_trial=0))
     study.add_trial(make_trial(PLAIN, 4.0, curve={150: 3.5, 200: 4.0}, failed_trial=0))
     resumed, other = read_study(folder).trials
-    assert (resumed.number, resumed.state, resumed.values, resumed.attempts) == (0, "complete", (4.0,), 3)
+    assert (resumed.number, resumed.state, resumed.values) == (0, "complete", (4.0,))
     assert resumed.curve == ((50, 1.0), (100, 2.0), (150, 3.5), (200, 4.0))
-    assert (resumed.folder, resumed.reason) == ("0", "")
-    assert (other.number, other.attempts) == (1, 1)
-
-
-def test_a_trial_that_optuna_itself_retries(folder: Path) -> None:
-    """The system attributes are those of Optuna's callback, not only of `make_trial`."""
-    study = make_study(folder)
-    study.ask()
-    (trial,) = study.get_trials()
-    study.tell(0, state=TrialState.FAIL)
-    with pytest.warns(optuna.exceptions.ExperimentalWarning):
-        retry = optuna.storages.RetryHeartbeatStaleTrialCallback()
-    retry(study, trial)
-    (found,) = read_study(folder).trials
-    assert (found.number, found.state, found.attempts) == (0, "waiting", 2)
+    assert (resumed.folder, resumed.reason, other.number) == ("0", "", 1)
 
 
 def test_values_that_are_not_finite(folder: Path) -> None:
@@ -89,13 +71,6 @@ def test_values_that_are_not_finite(folder: Path) -> None:
     study = read_study(folder)
     assert study.trials[0].curve == ((50, 1.0),)
     assert study.best_trials() == []
-
-
-def test_empty_study(folder: Path) -> None:
-    make_study(folder)
-    study = read_study(folder)
-    assert (study.trials, study.parameters) == ([], [])
-    assert study.is_searching
 
 
 def test_several_objectives(folder: Path) -> None:
@@ -108,115 +83,38 @@ def test_several_objectives(folder: Path) -> None:
     )
     study = read_study(folder)
     assert study.maximize == [True, False]
-    # Equal points are both on the front.
-    assert sorted(study.front) == [0, 1, 3]
+    assert sorted(study.front) == [0, 1, 3], "equal points are both on the front"
     assert [trial.number for trial in study.best_trials()] == [1, 3, 0, 4, 2]
 
 
-def test_a_search_and_its_confirmation_share_a_database(folder: Path) -> None:
-    make_study(folder, trials=searched_trials(3))
-    storage = f"sqlite:///{folder / 'study.db'}"
-    confirm = optuna.create_study(study_name="small confirm 0", storage=storage)
-    confirm.set_user_attr("heed", {"format": 3, "study": "small", "confirms": True})
-    confirm.add_trials([make_trial(PLAIN, 1.0), make_trial(PLAIN, state="RUNNING")])
-    optuna.create_study(study_name="of somebody else", storage=storage)
-    study = read_study(folder)
-    assert [trial.number for trial in study.trials] == [0, 1, 2]
-    assert (study.n_trials, study.confirmed, study.confirming) == (40, 1, 1)
+def test_confirmations_are_no_trials_of_the_search(folder: Path) -> None:
+    study = make_study(folder, trials=[make_trial(PLAIN, 38.0), make_trial(PLAIN, 37.0)], n_trials=2)
+    assert read_study(folder).verdict is None
+    study.add_trial(make_trial({}, state="RUNNING", confirms=[1, 2]))
+    tests = {"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}}
+    write_verdict(study, {0: [36.5, 37.5]}, tests=tests)
+    found = read_study(folder)
+    assert [trial.number for trial in found.trials] == [0, 1]
+    assert (found.is_searching, found.confirmed, found.confirming) == (False, 2, 1)
+    assert (found.scores(0), found.scores(1)) == ([36.5, 37.5], [])
+    assert found.verdict is not None
+    assert (found.verdict.winner, found.verdict.tests) == (0, tests)
 
 
 def test_a_database_of_many_studies_is_searched_for_the_name_of_the_folder(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
-    make_study(shared, study="one", trials=[make_trial(PLAIN, 1.0)])
-    make_study(shared, study="two").set_user_attr(
-        "heed", {"format": 3, "study": "two", "space": {}, "objectives": ["x"]}
-    )
+    for name in ("one", "two"):
+        make_study(shared, study=name)
     (tmp_path / "two").mkdir()
     url = f"sqlite:///{shared / 'study.db'}"
     assert read_study(tmp_path / "two", storage=url).name == "two"
-    with pytest.raises(HeedError, match=r"no study three \(it has shared, two\): give the folder"):
+    with pytest.raises(HeedError, match=r"no study three \(it has one, two\): give the folder"):
         read_study(tmp_path / "three", storage=url)
-    # The database in a folder of two studies is none of a single study.
-    with pytest.raises(HeedError, match="no study renamed"):
-        read_study(shared.rename(tmp_path / "renamed"))
 
 
 def test_a_study_may_be_renamed(folder: Path) -> None:
     make_study(folder)
     assert read_study(folder.rename(folder.with_name("other"))).name == "small"
-
-
-def test_only_the_last_confirmation_counts(folder: Path) -> None:
-    """A search that went on after its end has another one."""
-    make_study(folder)
-    for name, values in (("small confirm 0 1", [1.0, 2.0]), ("small confirm 0 7", [3.0])):
-        confirm = optuna.create_study(study_name=name, storage=f"sqlite:///{folder / 'study.db'}")
-        confirm.set_user_attr("heed", {"format": 3, "study": "small", "confirms": True})
-        confirm.add_trials([make_trial(PLAIN, value) for value in values])
-    assert read_study(folder).confirmed == 1
-
-
-# ---- the verdict
-
-
-def test_verdict(folder: Path) -> None:
-    make_study(folder)
-    assert read_study(folder).verdict is None
-    found = [{"number": 7, "found": 38.2, "valid": [38.0, 38.4]}, {"number": 3, "found": 38.1, "valid": [36.0, 36.4]}]
-    tests = {"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}}
-    write_verdict(folder, found, tests=tests)
-    verdict = read_study(folder).verdict
-    assert verdict is not None
-    assert (verdict.best.number, verdict.best.found, verdict.best.mean) == (7, 38.2, pytest.approx(38.2))
-    assert [one.number for one in verdict.scored] == [7, 3]
-    assert verdict.tests == tests
-    assert verdict.compare is None
-    assert verdict.noise is not None
-    # Two configurations of two seeds: two degrees of freedom, and the error of a difference of means of two is the SD.
-    value, interval = verdict.difference(verdict.scored[1])
-    half = 4.30 * verdict.noise
-    assert value == pytest.approx(2.0)
-    assert interval == (pytest.approx(2 - half), pytest.approx(2 + half))
-
-
-def test_difference_of_single_seeds_has_no_interval(folder: Path) -> None:
-    make_study(folder)
-    write_verdict(folder, [{"number": 1, "found": 2.0, "valid": [3.0]}, {"number": 2, "found": 2.0, "valid": [2.5]}])
-    verdict = read_study(folder).verdict
-    assert verdict is not None
-    assert verdict.difference(verdict.scored[1]) == (0.5, None)
-
-
-def test_configurations_whose_runs_failed(folder: Path) -> None:
-    make_study(folder)
-    lost = {"number": 2, "found": 2.0, "valid": [], "failed": ["seed 2: Out of memory."]}
-    write_verdict(folder, [{"number": 1, "found": 2.0, "valid": [3.0, 4.0]}, lost], noise=None)
-    verdict = read_study(folder).verdict
-    assert verdict is not None
-    assert verdict.scored == [verdict.best]
-    assert verdict.configurations[1].failed == ["seed 2: Out of memory."]
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    ["", "[]", "{", '{"format": 2, "configurations": [], "winner": 1}', "[" * 100_000, "null"],
-)
-def test_damaged_verdict_is_one_sentence(folder: Path, damaged: str) -> None:
-    make_study(folder)
-    (folder / "verdict.json").write_text(damaged)
-    with pytest.raises(HeedError, match=r"verdict\.json is damaged .*: move it away"):
-        read_study(folder)
-
-
-@pytest.mark.parametrize("changes", [{"format": 1}, {"winner": 3}])
-def test_verdict_of_another_version_or_without_its_winner(folder: Path, changes: dict[str, Any]) -> None:
-    make_study(folder)
-    write_verdict(folder, [{"number": 1, "found": 2.0, "valid": [3.0]}], **changes)
-    with pytest.raises(HeedError, match=r"verdict\.json is damaged .*: move it away"):
-        read_study(folder)
-
-
-# ---- storages that cannot be read
 
 
 def test_missing_and_foreign_databases(folder: Path) -> None:
@@ -236,18 +134,13 @@ def test_missing_and_foreign_databases(folder: Path) -> None:
         read_study(folder)
 
 
-def test_studies_that_heed_did_not_make(folder: Path) -> None:
-    folder.mkdir()
-    optuna.create_study(study_name="small", storage=f"sqlite:///{folder / 'study.db'}")
-    with pytest.raises(HeedError, match=r"no study small \(no study in it was made by heed\)"):
-        read_study(folder)
-
-
-@pytest.mark.parametrize("changes", [{"format": 1}, {"space": "x"}])
-def test_studies_of_another_version(folder: Path, changes: dict[str, Any]) -> None:
-    make_study(folder, **changes)
+def test_studies_of_others_and_of_another_version(tmp_path: Path) -> None:
+    make_study(tmp_path / "old", format=3)
     with pytest.raises(HeedError, match="made by another version of heed"):
-        read_study(folder)
+        read_study(tmp_path / "old")
+    optuna.create_study(study_name="small", storage=f"sqlite:///{tmp_path / 'study.db'}")
+    with pytest.raises(HeedError, match=r"no study small \(no study in it was made by heed\)"):
+        read_study(tmp_path)
 
 
 @pytest.mark.parametrize(

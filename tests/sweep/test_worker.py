@@ -18,7 +18,6 @@ from heed.sweep import search
 from heed.sweep.plan import GRID, Plan, SweepSettings
 from heed.sweep.search import StudyWorker
 from heed.sweep.space import read_space
-from heed.sweep.study import fail, release
 
 
 @pytest.fixture
@@ -33,7 +32,8 @@ def plan(tmp_path: Path) -> Plan:
     plan.folder, plan.name = tmp_path / "study", "study"
     plan.space, plan.fixed = read_space({"a": "choice(1,2,3)", "b": "range(0,2)"}, [])
     plan.points, plan.is_grid = plan.space.finite_points(str), True
-    plan.pruner = optuna.pruners.NopPruner()
+    plan.pruner, plan.maximize = optuna.pruners.NopPruner(), True
+    plan.count, plan.seeds = 2, range(2, 4)
     return plan
 
 
@@ -45,29 +45,30 @@ def test_two_workers_take_every_point_of_a_grid_once_and_confirm_the_best(plan: 
     workers = [work_on(plan) for _ in range(2)]
     taken = []
     for number in range(6):
-        worker = workers[number % 2]
-        claimed = worker._claim()
-        assert claimed is not None
-        study, trial = claimed
+        study, trial = workers[number % 2].study, workers[number % 2]._claim()
+        assert trial is not None
         taken.append(trial.params)
         assert trial.user_attrs["folder"] == str(number)
         assert trial.user_attrs["overrides"] == [f"{name}={value}" for name, value in trial.params.items()]
         if number == 2:
-            fail(study.study, trial, "bad combination")
+            study.fail(trial, "bad combination")
         else:
             study.study.tell(trial, float(number))
     assert taken == plan.points
-    assert workers[0].study.is_finished()
 
     confirmed = []
     for number in range(4):
-        claimed = workers[number % 2]._claim()
-        assert claimed is not None
-        confirmed.append(claimed[1].user_attrs["folder"])
-        claimed[0].study.tell(claimed[1], 1.0)
+        assert not any(worker.is_finished() for worker in workers)
+        trial = workers[number % 2]._claim()
+        assert trial is not None
+        confirmed.append(trial.user_attrs["folder"])
+        values = [f"{name}={value}" for name, value in trial.params.items()]
+        assert trial.user_attrs["overrides"] == [*values, f"seed={2 + number % 2}"]
+        workers[0].study.study.tell(trial, 9.0)
     assert confirmed == ["confirm/5_seed2", "confirm/5_seed3", "confirm/4_seed2", "confirm/4_seed3"]
-    assert workers[1]._claim() is None
     assert workers[1].is_finished()
+    assert workers[1]._claim() is None
+    assert [trial.number for trial in workers[0].candidates()] == [5, 4], "their repetitions are no candidates"
 
 
 def test_a_run_ends_its_trial(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +83,8 @@ def test_a_run_ends_its_trial(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(worker, "_launch", launch)
         claimed = worker._claim()
         assert claimed is not None
-        reason = worker._run(*claimed)
-        return reason, claimed[0].study.trials[claimed[1].number]
+        reason = worker._run(claimed)
+        return reason, worker.study.study.trials[claimed.number]
 
     reason, trial = end_with([2.5])
     assert (reason, trial.state, trial.values) == ("", TrialState.COMPLETE, [2.5])
@@ -103,34 +104,33 @@ def test_launchers_of_jobs_are_for_grids() -> None:
         Plan([], config=config, config_loader=None)
 
 
-def test_a_worker_that_dies_before_it_draws_loses_no_point_of_a_grid(plan: Plan) -> None:
+def test_a_worker_that_dies_while_it_claims_loses_no_point_of_a_grid(plan: Plan) -> None:
     worker = work_on(plan)
     study = worker.study.study
-    release(study, study._storage.create_new_trial(study._study_id))
+    study._storage.create_new_trial(study._study_id)
     taken = []
     while not worker.study.is_finished():
-        claimed = worker._claim()
-        assert claimed is not None
-        taken.append(claimed[1].params)
-        study.tell(claimed[1], 1.0)
+        trial = worker._claim()
+        assert trial is not None
+        taken.append(trial.params)
+        study.tell(trial, 1.0)
     assert taken == plan.points
 
 
 def test_a_worker_waits_for_the_results_of_a_silent_one(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "POLL_SECONDS", 0.05)
     worker = work_on(plan)
-    claimed = worker._claim()
-    assert claimed is not None
-    study, trial = claimed
+    trial = worker._claim()
+    assert trial is not None
     folder = plan.folder / trial.user_attrs["folder"]
     with locked(folder):
-        run = Thread(target=worker._run, args=claimed)
+        run = Thread(target=worker._run, args=(trial,))
         run.start()
         run.join(0.3)
         assert run.is_alive()
         (folder / "results.json").write_text(json.dumps({"valid": {"bleu": 3.0}}))
     run.join(60)
-    assert study.study.trials[trial.number].values == [3.0]
+    assert worker.study.study.trials[trial.number].values == [3.0]
 
 
 @pytest.mark.parametrize("sampler", ["RandomSampler", "TPESampler", "NSGAIISampler"])
@@ -140,14 +140,13 @@ def test_no_point_of_a_finite_space_is_tried_twice(plan: Plan, sampler: str) -> 
     plan.points, plan.is_grid = plan.space.finite_points(str), False
     assert len(plan.points) == 4 * (2 + 1)
     plan.settings = replace(plan.settings, n_trials=50, sampler={"_target_": f"optuna.samplers.{sampler}"})
-    workers, taken = [work_on(plan) for _ in range(2)], []
+    workers, taken = [work_on(plan) for _ in range(2)], list[tuple[str, ...]]()
     while not workers[0].study.is_finished():
-        claimed = workers[len(taken) % 2]._claim()
-        assert claimed is not None
-        study, trial = claimed
+        study, trial = workers[len(taken) % 2].study, workers[len(taken) % 2]._claim()
+        assert trial is not None
         taken.append(tuple(trial.user_attrs["overrides"]))
         if len(taken) == 3:
-            fail(study.study, trial, "bad combination")
+            study.fail(trial, "bad combination")
         else:
             study.study.tell(trial, float(len(trial.params)))
     assert sorted(taken) == sorted(tuple(plan.space.resolve(point, str)[0]) for point in plan.points)

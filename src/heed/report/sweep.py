@@ -1,7 +1,6 @@
 """A hyperparameter study as data, which `heed.sweep.summary` reads: its trials, and the verdict over seeds."""
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,24 +9,10 @@ State = Literal["complete", "running", "waiting", "pruned", "failed"]
 Value = float | int | str | bool | None
 """A value of a searched option."""
 
-T_QUANTILES = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12)
-"""0.975 quantiles of Student's t distribution with 1, 2, … degrees of freedom."""
-NORMAL_QUANTILE = 1.96
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A searched option."""
-
-    name: str
-    log: bool = False
-    choices: tuple[str, ...] = ()
-    """The values of a categorical option as text, in the order of its space; empty for a number."""
-
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """A trial. It has several attempts if its worker died, and the number of the first one."""
+    """A trial, with all its attempts if its worker died. It has the number of the first one."""
 
     number: int
     state: State
@@ -35,9 +20,9 @@ class TrialSummary:
     params: Mapping[str, Value]
     curve: tuple[tuple[int, float], ...] = ()  # (optimizer step, objective), sorted by step; finite values only
     seconds: float | None = None  # duration of the last attempt, if it has ended
-    attempts: int = 1
     folder: str = ""  # relative to the folder of the study
     overrides: Sequence[str] = ()
+    confirms: tuple[int, int] | None = None  # the trial that this one repeats, and its seed; None in the search
     reason: str = ""  # why it failed; empty if its workers died too often
 
     @property
@@ -47,66 +32,21 @@ class TrialSummary:
             return self.values[0]
         return self.curve[-1][1] if self.curve else None
 
-
-@dataclass(frozen=True)
-class Configuration:
-    """One of the best trials of a search, and its training with other seeds."""
-
-    number: int  # the number of the trial
-    found: float  # its score in the search
-    overrides: Sequence[str]
-    seeds: Sequence[int] = ()
-    valid: Sequence[float] = ()  # a validation score for each seed; empty if all runs failed
-    runs: Sequence[str] = ()  # a folder for each seed, relative to the study's
-    failed: Sequence[str] = ()  # why runs failed
-
-    @property
-    def mean(self) -> float:
-        """The mean over the seeds."""
-        return statistics.fmean(self.valid)
+    def repeats(self, number: int) -> bool:
+        """Return whether this trial is the one of this number with another seed."""
+        return self.confirms is not None and self.confirms[0] == number
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The end of a study, the content of ``verdict.json``: the best configurations over seeds, and the winner."""
+    """The end of a study: which of the trials that were trained with other seeds has the best mean."""
 
-    configurations: Sequence[Configuration]
-    winner: int  # the number of a configuration
-    noise: float | None  # standard deviation over seeds, pooled over the configurations; None if each has one seed
+    winner: int  # its number
+    runs: Sequence[str]  # folders of all these trainings, those of the best trial first
+    comparison: Sequence[str]  # what `heed.compare` says about them on the validation set
     tests: Mapping[str, Mapping[str, Any]]  # ``bleu`` of the winner for each seed, and its ``signature``, by test set
-    experiment: str
-    rerun: str
-    compare: str | None = None  # a page that compares the configurations, relative to the folder of the study
-    format: Literal[2] = 2  # version of the file
-
-    @property
-    def scored(self) -> list[Configuration]:
-        """The configurations with scores."""
-        return [one for one in self.configurations if one.valid]
-
-    @property
-    def best(self) -> Configuration:
-        """The winner."""
-        return next(one for one in self.scored if one.number == self.winner)
-
-    def difference(self, other: Configuration) -> tuple[float, tuple[float, float] | None]:
-        """Return how far the winner's mean is above another one's, and its 95 % interval over seeds.
-
-        The interval uses the pooled standard deviation. It is None if every configuration has one seed.
-        """
-        value = self.best.mean - other.mean
-        freedom = sum(len(one.valid) - 1 for one in self.scored)
-        if not freedom or self.noise is None:
-            return value, None
-        error = self.noise * math.sqrt(1 / len(self.best.valid) + 1 / len(other.valid))
-        half = error * _t_quantile(freedom)
-        return value, (value - half, value + half)
-
-
-def _t_quantile(freedom: int) -> float:
-    """Return the 0.975 quantile of Student's t distribution; above the table, its expansion to 1/freedom."""
-    z = NORMAL_QUANTILE
-    return T_QUANTILES[freedom - 1] if freedom <= len(T_QUANTILES) else z + (z**3 + z) / (4 * freedom)
+    experiment: str  # the preset of the winner
+    rerun: str  # the command that trains it
 
 
 @dataclass(frozen=True)
@@ -117,18 +57,31 @@ class StudySummary:
     objectives: Sequence[str]
     maximize: Sequence[bool]  # for each objective, whether larger is better
     n_trials: int  # the budget
-    trials: Sequence[TrialSummary]
-    parameters: Sequence[Parameter]  # the searched options that differ between trials
+    trials: Sequence[TrialSummary]  # of the search
+    parameters: Sequence[str]  # the searched options that differ between trials
     front: Sequence[int] = ()  # the trials on the Pareto front of several objectives
     is_searching: bool = False  # whether trials are running or still to be run
-    confirmed: int = 0  # finished trainings of the best configurations with other seeds
-    confirming: int = 0  # unfinished ones
+    confirmations: Sequence[TrialSummary] = ()  # trainings of the best trials with other seeds
     verdict: Verdict | None = None
     space: str = ""  # as YAML
     pruner: str = ""
 
+    @property
+    def confirmed(self) -> int:
+        """The number of finished trainings with other seeds."""
+        return sum(trial.state == "complete" for trial in self.confirmations)
+
+    @property
+    def confirming(self) -> int:
+        """The number of unfinished trainings with other seeds."""
+        return sum(trial.state in ("running", "waiting") for trial in self.confirmations)
+
+    def scores(self, number: int) -> list[float]:
+        """Return the first objective of a trial with each other seed."""
+        return [one.values[0] for one in self.confirmations if one.repeats(number) and one.state == "complete"]
+
     def count(self, state: State) -> int:
-        """Return how many trials are in a state."""
+        """Return how many trials of the search are in a state."""
         return sum(trial.state == state for trial in self.trials)
 
     def best_trials(self) -> list[TrialSummary]:

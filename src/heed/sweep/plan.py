@@ -73,12 +73,6 @@ class SweepSettings:
         """Whether to minimize or maximize each objective."""
         return ["maximize" if name in MAXIMIZED else "minimize" for name in self.objectives]
 
-    @property
-    def confirmation(self) -> tuple[int, int]:
-        """The number of configurations to train again, and the number of seeds for each."""
-        best, _, seeds = (self.confirm or "0x0").partition("x")
-        return int(best), int(seeds)
-
 
 class Plan:
     """A search, parsed from the command line."""
@@ -95,6 +89,11 @@ class Plan:
         self.settings = SweepSettings(**options)
         self.folder = Path(config.hydra.sweep.dir)
         self.name = self.folder.name
+        self.maximize = self.settings.directions[0] == "maximize"
+        best, _, seeds = (self.settings.confirm or "0x0").partition("x")
+        self.count, first = int(best), int(config.seed) + 1  # the search itself uses the seed
+        self.seeds = range(first, first + int(seeds))
+        """The ``count`` best configurations are trained again with these seeds."""
         self.space, self.fixed = read_space(self.settings.space, arguments)
         """``fixed`` are the overrides that all trials share."""
         self.pruner = build_pruner(self.settings)
@@ -114,7 +113,6 @@ class Plan:
         """The attributes of the study. A worker with other attributes cannot join it."""
         return {
             "format": FORMAT,
-            "study": self.name,
             "objectives": self.settings.objectives,
             "space": self.space.to_plain(),
             "fixed": [word for word in self.fixed if not word.startswith(WORKER_OPTIONS)],

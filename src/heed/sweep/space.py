@@ -114,16 +114,6 @@ class UntriedSampler(BaseSampler):
         is_free = not values or _rounded({param_name: value})[param_name] in values
         return value if is_free else random.Random(trial.number).choice(values)
 
-    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Call the other sampler's method."""
-        if self._sampler:
-            self._sampler.before_trial(study, trial)
-
-    def after_trial(self, study: Study, trial: FrozenTrial, state: Any, values: Sequence[float] | None) -> None:
-        """Call the other sampler's method."""
-        if self._sampler:
-            self._sampler.after_trial(study, trial, state, values)
-
 
 def _rounded(point: Point) -> Point:
     return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in point.items()}

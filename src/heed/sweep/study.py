@@ -5,32 +5,28 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 import optuna
 from filelock import FileLock
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import BaseSampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from heed.errors import HeedError, first_line, missing_package
+from heed.errors import HeedError, first_line
 from heed.options import format_value
-from heed.report.sweep import TrialSummary
+from heed.report.sweep import TrialSummary, Verdict
 
 StudyDirection = Literal["maximize", "minimize"]
 
-FORMAT = 3  # of the attributes of a study
+FORMAT = 4  # of the attributes of a study
 STUDY_FILE = "study.db"  # SQLite database of the trials, in the folder of the study
-VERDICT = "verdict.json"
-"""The best configurations over seeds and the winner, in the folder of the study."""
 ATTRIBUTES = "heed"
 """The user attribute of a study that holds its description."""
-REASON = "reason"
-"""The user attribute of a failed trial. A trial without it, whose worker died or was stopped, is continued."""
 MISSED_HEARTBEATS = 3  # after which a trial counts as dead
 MAX_DEATHS = 3  # of workers, after which their trial is not restarted: it may be the cause
 
@@ -38,6 +34,14 @@ MAX_DEATHS = 3  # of workers, after which their trial is not restarted: it may b
 def lock(folder: Path) -> FileLock:
     """Return the lock that a worker of a study holds while it claims a trial or writes the verdict."""
     return FileLock(folder / ".study.lock")
+
+
+def quiet() -> AbstractContextManager[None]:
+    """Suppress Optuna's warnings about experimental interfaces and about heartbeats outside Study.optimize."""
+    return warnings.catch_warnings(action="ignore")
+
+
+# ---- the storage
 
 
 def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None) -> RDBStorage:
@@ -70,9 +74,7 @@ def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None)
             engine_kwargs={"connect_args": {"timeout": 60}} if file else {"pool_pre_ping": True},
             heartbeat_interval=heartbeat,
             grace_period=heartbeat and MISSED_HEARTBEATS * heartbeat,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(
-                max_retry=MAX_DEATHS, inherit_intermediate_values=True
-            ),
+            heartbeat_stale_trial_callback=_retry(MAX_DEATHS),
             skip_table_creation=heartbeat is None,
         )
 
@@ -85,37 +87,34 @@ def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None)
                 return connect()
     # RuntimeError: another version of Optuna wrote the tables.
     except (ImportError, SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
-        raise _explain(error, address.render_as_string(hide_password=True) if url else str(file)) from error
+        database = address.render_as_string(hide_password=True) if url else str(file)
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        reason = first_line(cause)
+        if "version_info" in reason:  # the table that Optuna reads first
+            raise HeedError(f"{database} is not an Optuna storage: it has no table version_info.") from error
+        raise HeedError(
+            f"{database} cannot be used ({reason}): check the URL, that the database is running, and that its driver "
+            "is installed (PostgreSQL's is in the extra postgresql)."
+        ) from error
 
 
-def _explain(error: BaseException, database: str) -> HeedError:
-    """Return the message for an error of a database or its driver."""
-    if isinstance(error, ImportError):
-        driver = getattr(error.__cause__, "name", None) or "of a driver"
-        if "psycopg" in driver:
-            return missing_package(database, driver, "postgresql")
-        return HeedError(f"{database} needs the Python package {driver}: install it with pip.")
-    while error.__cause__ is not None:
-        error = error.__cause__
-    reason = first_line(error)
-    if "version_info" in reason:  # the table that Optuna reads first
-        return HeedError(f"{database} is not an Optuna storage: it has no table version_info.")
-    return HeedError(f"{database} cannot be used ({reason}): check the URL, and that the database is running.")
-
-
-def quiet() -> AbstractContextManager[None]:
-    """Suppress Optuna's warnings about experimental interfaces and about heartbeats outside Study.optimize."""
-    return warnings.catch_warnings(action="ignore")
+# ---- the study
 
 
 class SharedStudy:
-    """An Optuna study with a budget of trials that its workers claim one by one."""
+    """An Optuna study with a budget of trials that its workers claim one by one.
+
+    The best trials are repeated with other seeds in the same study. These trials have the user attribute ``confirms``,
+    and do not count as trials of the search.
+    """
 
     def __init__(self, study: optuna.Study, attributes: Mapping[str, Any]) -> None:
         """Wrap a study with its attributes: ``n_trials``, and the number of ``points`` of a finite space."""
         self.study, self.attributes = study, attributes
-        self.points = attributes.get("points") or math.inf
-        self.budget = int(min(attributes.get("n_trials") or 0, self.points))
+        self.points = attributes["points"] or math.inf
+        self.budget = int(min(attributes["n_trials"], self.points))
 
     @classmethod
     def join(
@@ -142,12 +141,21 @@ class SharedStudy:
             study.set_user_attr(ATTRIBUTES, dict(attributes))
         return cls(study, attributes)
 
-    def trials(self) -> list[TrialSummary]:
-        """Return the trials, each with all its attempts."""
+    def all_trials(self) -> list[TrialSummary]:
+        """Return the trials, each with all its attempts: those of the search and those with other seeds."""
         attempts: dict[int, list[FrozenTrial]] = {}
         for trial in self.study.get_trials(deepcopy=False):
             attempts.setdefault(original_number(trial), []).append(trial)
         return [_summarize(chain) for chain in attempts.values()]
+
+    def trials(self) -> list[TrialSummary]:
+        """Return the trials of the search."""
+        return [trial for trial in self.all_trials() if trial.confirms is None]
+
+    def verdict(self) -> Verdict | None:
+        """Return the verdict on the best trials, or None if it has not been written."""
+        written = self.study.user_attrs.get("verdict")
+        return Verdict(**written) if written else None
 
     def left(self) -> int:
         """Return how many new trials may start. One that failed does not count, but its point is tried."""
@@ -155,58 +163,60 @@ class SharedStudy:
         counted = sum(not trial.reason for trial in trials)
         return int(max(min(self.budget - counted, self.points - len(trials)), 0))
 
-    def to_start(self) -> int:
-        """Return the number of trials still to be started or continued."""
-        return self.left() + sum(trial.state == "waiting" for trial in self.trials())
-
     def is_finished(self) -> bool:
         """Return whether the budget is used up and no trial is running or waiting."""
-        return not self.to_start() and all(trial.state != "running" for trial in self.trials())
+        return not self.left() and all(trial.state not in ("running", "waiting") for trial in self.all_trials())
 
-    def claim(self, make_sampler: Callable[[int], BaseSampler]) -> tuple[Trial, int] | None:
+    def confirm(self, trial: TrialSummary, seed: int) -> None:
+        """Queue a trial again with another seed."""
+        self.study.enqueue_trial(dict(trial.params), user_attrs={"confirms": [trial.number, seed]})
+
+    def claim(self, make_sampler: Callable[[int], BaseSampler], draw: Callable[[Trial], Sequence[str]]) -> Trial | None:
         """Claim a trial to continue or, if there is none, a new trial. The caller must hold the `lock`.
 
         Args:
             make_sampler: maps the number of attempts so far to the sampler for a new trial.
+            draw: draws the parameters of a new trial, and returns the overrides of its run.
 
         Returns:
-            The trial and the number of its first attempt; None if the budget is used up.
+            The trial, with its ``overrides`` and its ``folder`` as user attributes; None if the budget is used up.
         """
-        self._queue_dead_trials()
-        if not self.to_start():
-            return None
-        with quiet():
-            self.study.sampler = make_sampler(len(self.study.get_trials(deepcopy=False)))
-            trial = self.study.ask()
-            storage: Any = self.study._storage
-            storage.record_heartbeat(trial._trial_id)
-            return trial, original_number(storage.get_trial(trial._trial_id))
-
-    def _queue_dead_trials(self) -> None:
-        """Queue the trials whose worker died, so that another worker continues them."""
+        storage: Any = self.study._storage
         with quiet():
             fail_stale_trials(self.study)
-        # Optuna does not notice a worker that died before its first heartbeat.
-        interval: int = self.study._storage.get_heartbeat_interval()  # type: ignore[attr-defined]
-        silent = datetime.now() - timedelta(seconds=2 * MISSED_HEARTBEATS * interval)
-        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            if "folder" not in trial.user_attrs and trial.datetime_start is not None and trial.datetime_start < silent:
-                release(self.study, trial._trial_id)
+            for dead in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+                if "folder" not in dead.user_attrs:  # its worker died in this method
+                    self.release(dead._trial_id)
+            waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+            if not waiting and not self.left():
+                return None
+            self.study.sampler = make_sampler(len(self.study.get_trials(deepcopy=False)))
+            trial = self.study.ask()
+            storage.record_heartbeat(trial._trial_id)
+            if "folder" not in trial.user_attrs:
+                number, seed = trial.user_attrs.get("confirms", (None, None))
+                found = original_number(storage.get_trial(trial._trial_id))
+                overrides = [*draw(trial), *([] if seed is None else [f"seed={seed}"])]
+                trial.set_user_attr("overrides", overrides)
+                trial.set_user_attr("folder", str(found) if seed is None else f"confirm/{number}_seed{seed}")
+            return trial
+
+    def fail(self, trial: Trial, reason: str) -> None:
+        """Mark a trial as failed with a reason, so that it is not continued."""
+        with suppress(UpdateFinishedTrialError):  # another worker has taken it over
+            trial.set_user_attr("reason", reason)
+            self.study.tell(trial, state=TrialState.FAIL)
+
+    def release(self, trial_id: int) -> None:
+        """Queue a running trial whose worker stops or died, so that another worker continues it."""
+        storage = self.study._storage
+        with suppress(UpdateFinishedTrialError), quiet():  # another worker was faster
+            if storage.set_trial_state_values(trial_id, state=TrialState.FAIL):
+                _retry(None)(self.study, storage.get_trial(trial_id))
 
 
-def fail(study: optuna.Study, trial: Trial, reason: str) -> None:
-    """Mark a trial as failed with a reason, so that it is not continued."""
-    with suppress(optuna.exceptions.UpdateFinishedTrialError):  # another worker has taken it over
-        trial.set_user_attr(REASON, reason)
-        study.tell(trial, state=TrialState.FAIL)
-
-
-def release(study: optuna.Study, trial_id: int) -> None:
-    """Queue a running trial whose worker stops or died, so that another worker continues it."""
-    storage = study._storage
-    with suppress(optuna.exceptions.UpdateFinishedTrialError), quiet():  # another worker was faster
-        if storage.set_trial_state_values(trial_id, state=TrialState.FAIL):
-            RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)(study, storage.get_trial(trial_id))
+def _retry(times: int | None) -> RetryHeartbeatStaleTrialCallback:
+    return RetryHeartbeatStaleTrialCallback(max_retry=times, inherit_intermediate_values=True)
 
 
 def original_number(trial: FrozenTrial) -> int:
@@ -229,8 +239,8 @@ def _summarize(attempts: Sequence[FrozenTrial]) -> TrialSummary:
         params=last.params,
         curve=tuple((step, value) for step, value in sorted(curve.items()) if math.isfinite(value)),
         seconds=last.duration.total_seconds() if last.duration else None,
-        attempts=len(attempts),
-        folder=str(attributes.get("folder", "")),
+        folder=attributes.get("folder", ""),
         overrides=attributes.get("overrides", ()),
-        reason=str(attributes.get(REASON, "")) if is_failed else "",
+        confirms=tuple(attributes["confirms"]) if "confirms" in attributes else None,
+        reason=attributes.get("reason", "") if is_failed else "",
     )

@@ -1,17 +1,15 @@
-"""Read a study: its trials from an Optuna storage, and its verdict from its folder."""
+"""Read a study from an Optuna storage."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import optuna
 import yaml
-from optuna.distributions import BaseDistribution
-from optuna.storages import RDBStorage
-from pydantic import TypeAdapter
 
-from heed.errors import HeedError, first_line
-from heed.report.sweep import Parameter, StudySummary, Verdict
-from heed.report.sweep_text import format_setting
-from heed.sweep.study import ATTRIBUTES, FORMAT, VERDICT, SharedStudy, open_storage, original_number
+from heed.errors import HeedError
+from heed.report.sweep import StudySummary
+from heed.sweep.study import ATTRIBUTES, FORMAT, SharedStudy, open_storage, original_number
 
 
 def read_study(folder: Path, *, storage: str | None = None) -> StudySummary:
@@ -21,81 +19,44 @@ def read_study(folder: Path, *, storage: str | None = None) -> StudySummary:
         storage: URL of the Optuna storage; None: ``study.db`` in the folder.
 
     Raises:
-        HeedError: if there is no study, or its storage or verdict cannot be read.
+        HeedError: if there is no study, or its storage cannot be read.
     """
     opened = open_storage(folder, storage)
     try:
-        search, confirmations = _find_studies(opened, folder, is_local=storage is None)
-        study, attributes = search.study, search.attributes
-        # A search that was extended may have several confirmations. The last one counts.
-        confirmed = [trial.state for trial in confirmations[-1].trials()] if confirmations else []
+        studies = {study.study_name: study.user_attrs.get(ATTRIBUTES) for study in opened.get_all_studies()}
+        # The study is named after its folder. A local database holds only one, so its folder may be renamed.
+        name = next(iter(studies)) if storage is None and len(studies) == 1 else folder.resolve().name
+        attributes = _attributes(studies, name)
+        shared = SharedStudy(optuna.load_study(study_name=name, storage=opened), attributes)
+        study, trials = shared.study, shared.trials()
+        searched = dict.fromkeys(key.partition(" if ")[0] for key in attributes["space"])
+        drawn = [trial.params for trial in trials if trial.params]
         return StudySummary(
-            name=str(attributes["study"]),
-            objectives=[str(objective) for objective in attributes["objectives"]],
+            name=name,
+            objectives=attributes["objectives"],
             maximize=[direction.name == "MAXIMIZE" for direction in study.directions],
-            n_trials=search.budget,
-            trials=search.trials(),
-            parameters=_parameters(search),
+            n_trials=shared.budget,
+            trials=trials,
+            parameters=[one for one in searched if len({str(params.get(one)) for params in drawn}) > 1],
             front=[original_number(trial) for trial in study.best_trials] if len(study.directions) > 1 else [],
-            is_searching=not search.is_finished(),
-            confirmed=confirmed.count("complete"),
-            confirming=confirmed.count("running") + confirmed.count("waiting"),
-            verdict=read_verdict(folder / VERDICT),
+            is_searching=bool(shared.left()) or any(trial.state in ("running", "waiting") for trial in trials),
+            confirmations=[trial for trial in shared.all_trials() if trial.confirms],
+            verdict=shared.verdict(),
             space=yaml.safe_dump(attributes["space"], sort_keys=False),
-            pruner=str(attributes.get("pruner") or "none"),
+            pruner=attributes["pruner"] or "none",
         )
     finally:
         opened.remove_session()
         opened.engine.dispose()
 
 
-def read_verdict(file: Path) -> Verdict | None:
-    """Return the verdict of a study, or None if it has none yet; raise a HeedError if the file is damaged."""
-    if not file.is_file():
-        return None
-    try:
-        verdict = TypeAdapter(Verdict).validate_json(file.read_bytes())
-        verdict.best  # noqa: B018  # the winner must be one of the configurations
-    except OSError as error:
-        raise HeedError(f"{file} cannot be read: {error.strerror}.") from error
-    except (ValueError, StopIteration) as error:
-        raise HeedError(
-            f"{file} is damaged ({first_line(error)}): move it away to see the study without it."
-        ) from error
-    return verdict
-
-
-def _find_studies(storage: RDBStorage, folder: Path, *, is_local: bool) -> tuple[SharedStudy, list[SharedStudy]]:
-    """Return the study of a search and its confirmation studies.
-
-    They are named after the folder. A local database holds only one search, so its folder may be renamed.
-    """
-    described = {study.study_name: study.user_attrs.get(ATTRIBUTES) for study in storage.get_all_studies()}
-    found = {name: made for name, made in described.items() if isinstance(made, dict) and "study" in made}
-    names = sorted({str(made["study"]) for made in found.values()})
-    name = names[0] if is_local and len(names) == 1 else folder.resolve().name
-    chosen = {study: made for study, made in found.items() if made["study"] == name}
-    search = next((study for study, made in chosen.items() if not made.get("confirms")), None)
-    if search is None:
-        has = f"it has {', '.join(names)}" if names else "no study in it was made by heed"
+def _attributes(studies: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the attributes of the study of this name; raise a HeedError if this version of heed did not make it."""
+    made = [each for each, attributes in studies.items() if isinstance(attributes, dict)]
+    if name not in made:
+        has = f"it has {', '.join(made)}" if made else "no study in it was made by heed"
         raise HeedError(f"The storage has no study {name} ({has}): give the folder of a study, runs/NAME.")
-    if chosen[search].get("format") != FORMAT or not isinstance(chosen[search].get("space"), dict):
-        raise HeedError(f"The study {search} was made by another version of heed: read it with that version.")
-    loaded = {s: SharedStudy(optuna.load_study(study_name=s, storage=storage), made) for s, made in chosen.items()}
-    return loaded.pop(search), list(loaded.values())
-
-
-def _parameters(search: SharedStudy) -> list[Parameter]:
-    """Return the options that differ between trials or that only some trials have, in the order of the space."""
-    trials = [trial for trial in search.study.get_trials(deepcopy=False) if trial.params]
-    ranges: dict[str, BaseDistribution] = {name: one for trial in trials for name, one in trial.distributions.items()}
-    written = dict.fromkeys(key.partition(" if ")[0] for key in search.attributes["space"])
-    return [
-        Parameter(
-            name,
-            log=bool(getattr(ranges[name], "log", False)),
-            choices=tuple(format_setting(choice) for choice in getattr(ranges[name], "choices", ())),
-        )
-        for name in written
-        if len({str(trial.params.get(name)) for trial in trials}) > 1
-    ]
+    attributes: dict[str, Any] = studies[name]
+    if attributes.get("format") != FORMAT:
+        raise HeedError(f"The study {name} was made by another version of heed: read it with that version.")
+    return attributes

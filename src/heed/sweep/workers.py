@@ -5,14 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from heed.compat import WINDOWS, usable_cores
 from heed.errors import HeedError
 from heed.launch import program
 from heed.progress import print_line
-from heed.training.callbacks.signals import REPEATED_SIGTERM
 
 POLL_SECONDS = 2.0
 
@@ -28,24 +27,32 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
     """
     logs = [folder / f"worker-{number}.log" for number in range(count)]
     print_line(f"{count} workers print to {logs[0]} and so on. This terminal shows the results of trials.")
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     workers = [_start(number, count, log) for number, log in enumerate(logs)]
     try:
         while any(worker.poll() is None for worker in workers):
             time.sleep(POLL_SECONDS)
             watch()
     except BaseException as error:
-        # Ctrl-C in a terminal reaches the workers too. They count both signals as one, save a checkpoint and queue
-        # their trials. On Windows, terminate() would kill them first.
-        if not (WINDOWS and isinstance(error, KeyboardInterrupt)):
-            for worker in workers:
-                worker.terminate()
-        for worker in workers:
-            worker.wait()
+        # On Windows, Ctrl-C has reached the workers, and terminate() would kill them before they save a checkpoint.
+        _stop(workers, is_told=WINDOWS and isinstance(error, KeyboardInterrupt))
         raise
     watch()
     if all(worker.returncode for worker in workers):
         last = logs[0].read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
         raise HeedError(f"All workers failed, see {logs[0]}: {' '.join(last)}")
+
+
+def _stop(workers: Sequence["subprocess.Popen[bytes]"], *, is_told: bool) -> None:
+    """Stop the workers, which save a checkpoint and queue their trials; another Ctrl-C ends them immediately."""
+    try:
+        for worker in workers if not is_told else []:
+            worker.terminate()
+        for worker in workers:
+            worker.wait()
+    except KeyboardInterrupt:
+        _stop(workers, is_told=is_told)
 
 
 def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":
@@ -54,23 +61,12 @@ def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":
     with log.open("ab") as file:
         return subprocess.Popen(
             [sys.executable, *program_words, *words, "sweep.workers=1"],
-            env={**os.environ, **worker_devices(number, count), REPEATED_SIGTERM: "1"},
+            env={**os.environ, **worker_devices(number, count)},
+            start_new_session=True,  # Ctrl-C in a terminal reaches only this process, which stops them
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
         )
-
-
-def ignore_repeated_sigterm() -> None:
-    """Make a worker ignore SIGTERM after a Ctrl-C, as `StopOnSignal` does during training."""
-
-    def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    if REPEATED_SIGTERM in os.environ:
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGTERM, interrupt)
 
 
 def worker_devices(number: int, count: int) -> dict[str, str]:

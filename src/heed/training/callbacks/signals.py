@@ -21,9 +21,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_STATUS = 130
 """The exit status of a program that Ctrl-C stopped, as shells report it."""
 
-REPEATED_SIGTERM = "HEED_REPEATED_SIGTERM"
-"""Set in the environment of a process whose parent sends it SIGTERM at a Ctrl-C, which may have reached both."""
-
 
 class Interrupted(SystemExit):
     """Ends the program after a signal. It is not a KeyboardInterrupt, because Lightning catches that."""
@@ -32,7 +29,7 @@ class Interrupted(SystemExit):
 class StopOnSignal(Callback):
     """At a signal, finishes the current step, saves a checkpoint and exits.
 
-    A second signal exits immediately, except if a parent repeats signals: torchrun does, and see `REPEATED_SIGTERM`.
+    A second signal exits immediately, except under torchrun, which repeats signals.
 
     Lightning saves nothing at SIGINT, and at SIGTERM it communicates inside the signal handler. Here all processes
     agree after every step whether one of them has received a signal. They exchange it over gloo, so that no process
@@ -69,15 +66,12 @@ class StopOnSignal(Callback):
         if threading.current_thread() is threading.main_thread():
             for number, handler in self._previous_handlers.items():
                 signal.signal(number, handler)
-            if self._is_stop_requested and REPEATED_SIGTERM in os.environ:
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     teardown = on_exception = _restore_handlers
 
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         if self._is_stop_requested:
-            is_repeated = number == signal.SIGTERM and REPEATED_SIGTERM in os.environ
-            if is_repeated or TorchElasticEnvironment.detect():
+            if TorchElasticEnvironment.detect():
                 return
             os._exit(EXIT_STATUS)
         self._is_stop_requested = True
