@@ -44,7 +44,7 @@ def test_a_damaged_entry_is_built_again(damage: Callable[[Path], None], tmp_path
     tokenizer = train_tokenizer(PAIRS, tmp_path)
     (model,) = (tmp_path / "tokenizer").rglob("*.model")
     damage(model)
-    assert train_tokenizer(PAIRS, tmp_path).hash == tokenizer.hash
+    assert train_tokenizer(PAIRS, tmp_path).digest == tokenizer.digest
 
 
 def test_an_entry_of_another_format_version_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

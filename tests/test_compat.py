@@ -80,10 +80,10 @@ def test_hydra_job_error_is_the_exception_of_a_failed_job(capsys: pytest.Capture
 # ---- datasets
 
 
-def test_dataset_fingerprint_depends_on_the_content() -> None:
+def test_dataset_digest_depends_on_the_content() -> None:
     first, other = (Dataset.from_dict({"en": [text]}) for text in ("a", "b"))
-    assert compat.dataset_fingerprint(first) == compat.dataset_fingerprint(Dataset.from_dict({"en": ["a"]}))
-    assert compat.dataset_fingerprint(first) != compat.dataset_fingerprint(other)
+    assert compat.dataset_digest(first) == compat.dataset_digest(Dataset.from_dict({"en": ["a"]}))
+    assert compat.dataset_digest(first) != compat.dataset_digest(other)
 
 
 # ---- Lightning

@@ -65,8 +65,8 @@ def test_overfits_a_tiny_corpus_and_writes_all_files(
     assert results["test"]["bleu"] == pytest.approx(100)
     assert results["test"]["loss"] < 0.05
     expected = {"name", "model", "data", "src_lang", "tgt_lang", "seed", "params", "steps", "epochs", "train_seconds",
-                "tokens_per_second", "padding", "weights", "valid", "test", "tests", "model_dir", "git", "config_hash",
-                "data_fingerprint", "tokenizer_hash"}  # fmt: skip
+                "tokens_per_second", "padding", "weights", "valid", "test", "tests", "model_dir", "git",
+                "config_digest", "data_digest", "tokenizer_digest"}  # fmt: skip
     assert expected <= set(results)
     assert results["model"] == family
     assert results["steps"] == 240
@@ -208,7 +208,7 @@ def test_fine_tuning_starts_from_a_finished_model(run: Run, files: list[str]) ->
     child = run("child", *common, "trainer.max_steps=1", "seed=2", "optimizer.lr=0.0", f"init_from='{parent}'")
     assert all(torch.equal(tensor, weights(child)[name]) for name, tensor in weights(parent).items())
     parent_results, child_results = (json.loads((f / "results.json").read_text()) for f in (parent, child))
-    assert parent_results["tokenizer_hash"] == child_results["tokenizer_hash"]
+    assert parent_results["tokenizer_digest"] == child_results["tokenizer_digest"]
     assert parent_results["test"] == child_results["test"]
 
 

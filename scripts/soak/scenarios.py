@@ -47,7 +47,7 @@ def killed_cache(folder: Path, reference: Reference) -> list[str]:
         for name, attempt in zip(names, both, strict=True):
             found = _differences([attempt], work / "runs" / name, reference)
             # The names differ on purpose, and are part of the configuration's digest.
-            problems += [problem for problem in found if problem != "results.json differs in config_hash, name"]
+            problems += [problem for problem in found if problem != "results.json differs in config_digest, name"]
     return problems
 
 

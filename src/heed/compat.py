@@ -126,7 +126,7 @@ def hydra_job_error(job_return: Any) -> BaseException:
 # ---- datasets
 
 
-def dataset_fingerprint(dataset: Any) -> str:
+def dataset_digest(dataset: Any) -> str:
     """Return the digest of a dataset's files and of what was done to them. datasets 5.2: ``Dataset._fingerprint``."""
     return dataset._fingerprint
 

@@ -89,7 +89,7 @@ def test_checkpoints_of_a_run(
     loaded = model_folder.load(out)
     for name, tensor in loaded.model.state_dict().items():
         torch.testing.assert_close(tensor, expected[name].float(), rtol=0, atol=0)
-    assert loaded.tokenizer.hash == tokenizer("abcdefg").hash
+    assert loaded.tokenizer.digest == tokenizer("abcdefg").digest
     assert {key: loaded.config[key] for key in EXTRA} == EXTRA
     assert len(loaded.config["average_of"]) == len(seeds)
     assert capsys.readouterr().out.startswith(str(out))

@@ -61,9 +61,9 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
             "name": name, "model": "rnn", "data": "synthetic", "src_lang": "en", "tgt_lang": "de", "seed": seed,
             "params": 1_000_000, "steps": 100, "epochs": 1.0, "tokens": 50_000, "train_seconds": 60.0,
             "tokens_per_second": 900.0, "device": "1 × cpu, 32-true", "search": {"beam": 5, "length_penalty": 0.6},
-            "decode_seconds": {"test": 3.0}, "weights": "best", "git": None, "data_fingerprint": "aaaa",
-            "tokenizer_hash": "bbbb", "valid": {"bleu_signature": BLEU, "chrf_signature": CHRF}, "tests": {"test": {}},
-            **results,
+            "decode_seconds": {"test": 3.0}, "weights": "best", "git": None, "data_digest": "aaaa",
+            "tokenizer_digest": "bbbb", "valid": {"bleu_signature": BLEU, "chrf_signature": CHRF},
+            "tests": {"test": {}}, **results,
         }  # fmt: skip
         (run / "results.json").write_text(json.dumps(facts))
         (run / "config.yaml").write_text(f"seed: {seed}\n")

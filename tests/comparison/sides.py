@@ -15,8 +15,8 @@ RECORDED = {"bleu_signature": SCORES.bleu_signature, "chrf_signature": SCORES.ch
 def make_run(translations: list[str], config: dict[str, Any] | None = None, **results: Any) -> runs.Run:
     """A run with equal results but for those that are given."""
     facts = {
-        "model": "rnn", "params": 1000, "data": "files", "data_fingerprint": "a", "train_fingerprint": "a",
-        "tokenizer_hash": "b", "steps": 10, "tokens": 500, "search": {"beam": 5, "length_penalty": 1.0},
+        "model": "rnn", "params": 1000, "data": "files", "data_digest": "a", "train_digest": "a",
+        "tokenizer_digest": "b", "steps": 10, "tokens": 500, "search": {"beam": 5, "length_penalty": 1.0},
         "weights": "best", "seed": 1,
         "valid": RECORDED, "tests": {"test": RECORDED}, **results,
     }  # fmt: skip

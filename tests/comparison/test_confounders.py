@@ -33,8 +33,8 @@ def test_equal_conditions_give_no_warning() -> None:
 @pytest.mark.parametrize(
     ("results", "warning"),
     [
-        ({"train_fingerprint": "x"}, "Not a fair comparison: the training data differ."),
-        ({"tokenizer_hash": "x"}, "Not a fair comparison: the tokenizers differ"),
+        ({"train_digest": "x"}, "Not a fair comparison: the training data differ."),
+        ({"tokenizer_digest": "x"}, "Not a fair comparison: the tokenizers differ"),
         ({"tokens": 1000}, "Different amounts of training: b had 2.0× the tokens of a."),
         ({"tokens": 100}, "Different amounts of training: a had 5.0× the tokens of b."),
         ({"search": {"beam": 1}}, "The search settings differ"),
@@ -59,11 +59,11 @@ def test_other_languages_of_the_runs_are_no_other_signature() -> None:
 
 
 def test_other_test_sets_are_not_other_training_data() -> None:
-    same, other = make_side("a"), make_side("b", data_fingerprint="x")
+    same, other = make_side("a"), make_side("b", data_digest="x")
     assert find_confounders(TEST_SET, [same, other], SIGNATURES) == [
         "The training text is the same, but the validation sets or other test sets differ."
     ]
-    other = make_side("b", train_fingerprint="u", data_fingerprint="x")
+    other = make_side("b", train_digest="u", data_digest="x")
     assert find_confounders(TEST_SET, [same, other], SIGNATURES) == ["Not a fair comparison: the training data differ."]
 
 
@@ -154,9 +154,9 @@ def test_options_outside_the_model_are_conditions_and_those_of_the_model_are_com
             "trainer": {"precision": "32-true", "devices": 1, "max_steps": 5}, "model": own, **changes,
         }  # fmt: skip
 
-    def sides(train_fingerprint: str = "a", **changes: Any) -> list[runs.Side]:
+    def sides(train_digest: str = "a", **changes: Any) -> list[runs.Side]:
         other = [
-            make_run([], config("T", **changes) | {"seed": seed}, seed=seed, train_fingerprint=train_fingerprint)
+            make_run([], config("T", **changes) | {"seed": seed}, seed=seed, train_digest=train_digest)
             for seed in SEEDS
         ]
         return [runs.Side("r", [make_run([], config("R"), seed=seed) for seed in SEEDS]), runs.Side("t", other)]

@@ -70,7 +70,7 @@ def test_architecture_and_tokenizer_are_inherited(command: Command, options: lis
     config = yaml.safe_load(Path("child", "config.yaml").read_text())
     assert config["model"]["_target_"] == "heed.models.rnn_config.RNNConfig"
     assert config["model"]["attention"]["score"] == "dot"
-    assert read_results("child")["tokenizer_hash"] == read_results("parent")["tokenizer_hash"]
+    assert read_results("child")["tokenizer_digest"] == read_results("parent")["tokenizer_digest"]
 
 
 @pytest.mark.full

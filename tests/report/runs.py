@@ -74,7 +74,7 @@ def results(**changes: Any) -> str:
         "name": "mine", "model": "rnn", "data": "files", "seed": 1, "git": None,
         "params": 1_234_567, "steps": 60, "epochs": 2.5, "tokens": 6000,
         "train_seconds": 90.0, "tokens_per_second": 100.0, "weights": "best", "selected_step": 40,
-        "options": ["model=rnn"], "data_fingerprint": "abc", "tokenizer_hash": "def", "search": {"beam_size": 4},
+        "options": ["model=rnn"], "data_digest": "abc", "tokenizer_digest": "def", "search": {"beam_size": 4},
         "valid": scores, "test": scores | {"bleu": 39.75}, "tests": {"test": scores | {"bleu": 39.75}},
     }  # fmt: skip
     return json.dumps({**facts, **changes})

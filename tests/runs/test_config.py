@@ -11,7 +11,7 @@ import pytest
 
 import heed
 from heed.launch.compose import Command
-from heed.runs.config import ROLES, changed_options, config_hash, find_config, read_config, role, write_config
+from heed.runs.config import ROLES, changed_options, config_digest, find_config, read_config, role, write_config
 
 CONFIG: dict[str, Any] = {
     "seed": 1,
@@ -23,7 +23,7 @@ CONFIG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "changed", "same_hash"),
+    ("changes", "changed", "same_digest"),
     [
         ({}, [], True),
         ({"seed": 2}, ["seed"], False),
@@ -37,10 +37,10 @@ CONFIG: dict[str, Any] = {
         ({"trainer": {"max_steps": 9, "devices": 1}}, [], False),
     ],
 )
-def test_options_that_may_change(changes: dict[str, Any], changed: list[str], same_hash: bool) -> None:
+def test_options_that_may_change(changes: dict[str, Any], changed: list[str], same_digest: bool) -> None:
     now = deepcopy(CONFIG) | changes
     assert changed_options(CONFIG, now) == changed
-    assert (config_hash(CONFIG) == config_hash(now)) == same_hash
+    assert (config_digest(CONFIG) == config_digest(now)) == same_digest
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def side_facts(test_set: TestSet, sides: Sequence[Side]) -> list[Fact]:
     return [
         fact("Model", lambda run: run.results["model"]),
         fact("Parameters", lambda run: run.results["params"], number),
-        fact("Training data", lambda run: f"{run.results['data']} {run.results['train_fingerprint'][:8]}"),
-        fact("Tokenizer", lambda run: run.results["tokenizer_hash"][:8]),
+        fact("Training data", lambda run: f"{run.results['data']} {run.results['train_digest'][:8]}"),
+        fact("Tokenizer", lambda run: run.results["tokenizer_digest"][:8]),
         fact("Test set", lambda _: f"{split}, {sentences:,} sentences"),
         fact("Updates", lambda run: run.results["steps"], number),
         fact("Epochs", lambda run: run.results["epochs"]),
@@ -101,7 +101,7 @@ def option_facts(sides: Sequence[Side], *, of_model: bool) -> list[Fact]:
     for run in runs:
         for name in [name for name in known if f"{name}._target_" in run]:
             _join_object(run, name)
-    ignored = {"seed"} if _differ(sides, "train_fingerprint") else {"seed", "text"}
+    ignored = {"seed"} if _differ(sides, "train_digest") else {"seed", "text"}
     facts = []
     for name in dict.fromkeys(name for run in runs for name in run):
         values = [[format_value(run.get(name)) for run in own] for own in options]
@@ -150,11 +150,11 @@ def _unequal_sides(test_set: TestSet, sides: Sequence[Side], signatures: Mapping
             "NOT COMPARABLE as recorded: some results.json files have scores with another sacreBLEU signature "
             f"({'; '.join(others)}). All scores in this comparison are computed again with one signature."
         )
-    if _differ(sides, "train_fingerprint"):
+    if _differ(sides, "train_digest"):
         yield "Not a fair comparison: the training data differ."
-    elif _differ(sides, "data_fingerprint"):
+    elif _differ(sides, "data_digest"):
         yield "The training text is the same, but the validation sets or other test sets differ."
-    if _differ(sides, "tokenizer_hash"):
+    if _differ(sides, "tokenizer_digest"):
         yield "Not a fair comparison: the tokenizers differ, so token counts are not comparable either."
     amounts = {side.name: side.mean("tokens") for side in sides}
     most, least = max(amounts, key=amounts.__getitem__), min(amounts, key=amounts.__getitem__)
@@ -195,7 +195,7 @@ def describe_options(facts: Sequence[Fact]) -> str:
 
 def _unequal_runs(side: Side) -> Iterator[str]:
     """Yield differences between the runs of one side other than the seed."""
-    keys = ("model", "params", "data_fingerprint", "tokenizer_hash", "steps", "weights")
+    keys = ("model", "params", "data_digest", "tokenizer_digest", "steps", "weights")
     if unequal := [key for key in keys if _differ([side], key)]:
         yield f"The runs of {side.name} differ in more than their seeds: {', '.join(unequal)}."
     if len({run.results.get("seed") for run in side.runs}) < len(side.runs):

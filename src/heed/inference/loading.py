@@ -39,7 +39,7 @@ def load(
         raise HeedError("There is no model to load: give a run or a model folder.")
     first, *others = map(model_folder.load, paths)
     for path, other in zip(paths[1:], others, strict=True):
-        if other.tokenizer.hash != first.tokenizer.hash:
+        if other.tokenizer.digest != first.tokenizer.digest:
             raise HeedError(
                 f"{paths[0]} and {path} have different vocabularies, so their probabilities cannot be averaged: train "
                 "the models of an ensemble on the same data with the same tokenizer settings."

@@ -18,7 +18,7 @@ from heed.evaluation.words import casefolded_words
 from heed.inference import model_folder
 from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.checkpoints import checkpoint_step
-from heed.runs.config import config_hash
+from heed.runs.config import config_digest
 from heed.runs.folder import RunFolder
 from heed.runs.model_card import write_model_card
 from heed.runs.results import INITIAL_SCORES, build_results, write_results
@@ -101,10 +101,10 @@ def write_run(
         "model_dir": str(run.path / "model"),
         "git": _git_commit(),
         "options": list(options),
-        "config_hash": config_hash(config),
-        "data_fingerprint": corpus.digest,
-        "train_fingerprint": corpus.train.digest,
-        "tokenizer_hash": tokenizer.hash,
+        "config_digest": config_digest(config),
+        "data_digest": corpus.digest,
+        "train_digest": corpus.train.digest,
+        "tokenizer_digest": tokenizer.digest,
     }
     evaluated = {split: (result.scores, result.loss) for split, result in module.results.items()}
     results = build_results(facts, evaluated, validated=data.sets.validated)

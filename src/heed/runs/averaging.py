@@ -38,7 +38,7 @@ def average(sources: Sequence[WeightSource]) -> ModelFolder:
     folders = {source.folder: model_folder.load(source.folder) for source in sources}
     (first, averaged), *others = folders.items()
     for path, other in others:
-        if other.tokenizer.hash != averaged.tokenizer.hash:
+        if other.tokenizer.digest != averaged.tokenizer.digest:
             raise HeedError(
                 f"{first} and {path} have different tokenizers: only weights for the same tokenizer can be averaged."
             )

@@ -96,6 +96,6 @@ def effective_options(config: Mapping[str, Any], prefix: str = "") -> dict[str, 
     return found
 
 
-def config_hash(config: Mapping[str, Any]) -> str:
+def config_digest(config: Mapping[str, Any]) -> str:
     """Return a digest of all options that change what is computed."""
     return hashlib.sha256(json.dumps(effective_options(config), sort_keys=True).encode()).hexdigest()[:16]

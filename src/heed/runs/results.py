@@ -30,7 +30,7 @@ INITIAL_SCORES = "initial_scores.json"
 """The scores before fine-tuning, by split."""
 
 FIELDS: dict[str, Any] = {
-    **dict.fromkeys(("name", "model", "data", "data_fingerprint", "tokenizer_hash", "device", "weights"), str),
+    **dict.fromkeys(("name", "model", "data", "data_digest", "tokenizer_digest", "device", "weights"), str),
     **dict.fromkeys(("src_lang", "tgt_lang", "git", "model_dir", "init_from"), str | None),
     **dict.fromkeys(("format", "seed", "params", "steps", "tokens"), int),
     **dict.fromkeys(("epochs", "train_seconds", "tokens_per_second"), float),

@@ -335,7 +335,7 @@ class TranslationModule(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint[FORMAT_KEY] = FORMAT
-        checkpoint["tokenizer"] = self.tokenizer.hash
+        checkpoint["tokenizer"] = self.tokenizer.digest
         checkpoint["optimizer"] = type(self.trainer.optimizers[0]).__name__
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -349,7 +349,7 @@ class TranslationModule(L.LightningModule):
             checkpoint,
             Path(str(self.trainer.ckpt_path)),
             weights=self.state_dict(),
-            tokenizer=self.tokenizer.hash,
+            tokenizer=self.tokenizer.digest,
             optimizer=type(optimizer).__name__,
             progress=fit_progress(self.trainer),
         )

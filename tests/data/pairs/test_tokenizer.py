@@ -117,7 +117,7 @@ def test_save_and_load(tokenizers: Any, kind: str, joint: bool, tmp_path: Path) 
     files = sorted(file.name for file in (tmp_path / "model").iterdir())
     assert files == (["tokenizer.model"] if joint else ["src.model", "tgt.model"])
     loaded = Tokenizer.load(tmp_path / "model")
-    assert loaded.hash == tokenizer.hash
+    assert loaded.digest == tokenizer.digest
     assert loaded.joint == joint
     assert loaded.encode_tgt(["Der Hund"]) == tokenizer.encode_tgt(["Der Hund"])
 
@@ -215,7 +215,7 @@ def test_a_tokenizer_is_trained_once_per_text_and_settings(tmp_path: Path) -> No
     first = learn(tmp_path)
     (folder,) = [path for path in (tmp_path / "tokenizer").iterdir() if path.is_dir()]
     written = folder.stat().st_mtime_ns
-    assert learn(tmp_path).hash == first.hash
+    assert learn(tmp_path).digest == first.digest
     assert folder.stat().st_mtime_ns == written
     others = [
         learn(tmp_path, vocab_size=333),
@@ -223,7 +223,7 @@ def test_a_tokenizer_is_trained_once_per_text_and_settings(tmp_path: Path) -> No
         learn(tmp_path, toy_language(401)),
         learn(tmp_path, normalization="nmt_nfkc"),
     ]
-    assert len({first.hash, *(other.hash for other in others)}) == 5, "text and settings are in the cache key"
+    assert len({first.digest, *(other.digest for other in others)}) == 5, "text and settings are in the cache key"
 
 
 @pytest.mark.slow
@@ -231,7 +231,7 @@ def test_a_tokenizer_is_trained_once_per_text_and_settings(tmp_path: Path) -> No
 def test_concurrent_processes_train_the_same_tokenizer(kind: str, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from tests.data.pairs.test_tokenizer import learn;"
-        f"print(learn(Path(sys.argv[1]), kind={kind!r}).hash)"
+        f"print(learn(Path(sys.argv[1]), kind={kind!r}).digest)"
     )
 
     def run(cache: Path) -> str:
@@ -299,7 +299,7 @@ def test_sampled_segmentations_decode_to_the_same_text(joint: bool, tmp_path: Pa
 
 
 def test_bpe_dropout_does_not_change_the_trained_tokenizer(tmp_path: Path) -> None:
-    assert learn(tmp_path, bpe_dropout=0.1).hash == learn(tmp_path / "elsewhere").hash
+    assert learn(tmp_path, bpe_dropout=0.1).digest == learn(tmp_path / "elsewhere").digest
 
 
 def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> None:

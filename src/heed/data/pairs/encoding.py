@@ -32,7 +32,7 @@ def encode(text: Text, tokenizer: Tokenizer) -> StoredPairs:
         with clean.workers() as workers:
             write_pairs(folder, clean, tokenizer, workers)
 
-    folder = clean.folder.parents[1] / "encoded" / cache_key(clean.digest, tokenizer.hash, SHARD)
+    folder = clean.folder.parents[1] / "encoded" / cache_key(clean.digest, tokenizer.digest, SHARD)
     stored = StoredPairs.load(build_once(folder, build, wait_minutes=clean.preparation.wait_minutes))
     return replace(stored, tags=tags, swapped=text.swapped)
 

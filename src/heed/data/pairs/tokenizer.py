@@ -33,7 +33,7 @@ class Tokenizer:
     def __init__(self, models: Sequence[bytes], *, threads: int = -1) -> None:
         self.models, self.threads = tuple(models), threads
         self.joint = len(models) == 1
-        self.hash = hashlib.blake2b(b"".join(models), digest_size=16).hexdigest()
+        self.digest = hashlib.blake2b(b"".join(models), digest_size=16).hexdigest()
         processors = [spm.SentencePieceProcessor(model_proto=model) for model in models]
         self.processors = self._src, self._tgt = processors[0], processors[-1]
         """The SentencePiece processors of source and target."""

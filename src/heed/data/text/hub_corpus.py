@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heed.compat import dataset_fingerprint
+from heed.compat import dataset_digest
 from heed.data.text.corpus import Corpus, EvaluationSet
 from heed.data.text.corpus_options import CorpusOptions
 from heed.data.text.formats.fields import FileSource, one_line
@@ -36,7 +36,7 @@ class DatasetSource:
         return int(self.dataset.data.nbytes)
 
     def identity(self) -> tuple[Any, ...]:
-        return "hub", self.name, dataset_fingerprint(self.dataset), len(self.dataset), self.languages
+        return "hub", self.name, dataset_digest(self.dataset), len(self.dataset), self.languages
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
         dataset = self.dataset.flatten()
