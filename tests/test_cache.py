@@ -52,18 +52,18 @@ def test_an_entry_of_another_format_version_is_built_again(tmp_path: Path, monke
 
     def build(path: Path) -> None:
         assert not list(path.iterdir()), "parts of another version"
-        built.append(cache.FORMAT)
+        built.append(cache.CACHE_FORMAT)
         (path / "file").write_text("text")
 
     def interrupt(path: Path) -> None:
         (path / "part").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cache, "FORMAT", 0)
+    monkeypatch.setattr(cache, "CACHE_FORMAT", 0)
     with pytest.raises(KeyboardInterrupt):
         build_once(tmp_path / "entry", interrupt)
     for version in (1, 1, 2, 2):
-        monkeypatch.setattr(cache, "FORMAT", version)
+        monkeypatch.setattr(cache, "CACHE_FORMAT", version)
         build_once(tmp_path / "entry", build)
     assert built == [1, 2]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from heed.cache import FORMAT, build_once
+from heed.cache import CACHE_FORMAT, build_once
 from heed.compat import process_space
 from heed.errors import HeedError
 from heed.files import is_device, remove_unfinished, replacing
@@ -122,7 +122,7 @@ def test_what_a_run_needs_after_a_power_cut_is_on_the_disk_before_and_after_it_i
     assert events_of(lambda: save({"a": torch.ones(2)}, run / "best.ckpt")) == durable("run", "best.ckpt")
     assert events_of(lambda: _link(run / "best.ckpt", run / "last.ckpt")) == durable("run", "last.ckpt")
     entry = events_of(lambda: build_once(tmp_path / "cache" / "entry", lambda folder: (folder / "file").touch()))
-    assert entry == [*durable(f"entry.{FORMAT}.partial", "manifest.json"), "rename entry"]
+    assert entry == [*durable(f"entry.{CACHE_FORMAT}.partial", "manifest.json"), "rename entry"]
     tokenizer = train_tokenizer(["a dog"], vocab_size=12)
     model = tiny_model("rnn", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab)
     written = events_of(lambda: model_folder.save(run / "model", model, tokenizer, extra={}))

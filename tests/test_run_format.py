@@ -13,7 +13,7 @@ import yaml
 import heed
 from heed.errors import HeedError
 from heed.files import read_yaml
-from heed.run_format import FORMAT, RunFormatError, check_run_format
+from heed.run_format import RUN_FORMAT, RunFormatError, check_run_format
 from heed.runs.averaging import checkpoint_weights
 from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.results import RESULTS, read_results
@@ -22,13 +22,13 @@ from tests.finished import FinishedRun
 
 
 def test_the_current_format_is_accepted() -> None:
-    check_run_format(FORMAT, Path("run.ckpt"))
+    check_run_format(RUN_FORMAT, Path("run.ckpt"))
 
 
-@pytest.mark.parametrize("found", [None, FORMAT - 1, FORMAT + 1, True, "two", float(FORMAT)])
+@pytest.mark.parametrize("found", [None, RUN_FORMAT - 1, RUN_FORMAT + 1, True, "two", float(RUN_FORMAT)])
 def test_another_format_is_refused(found: Any) -> None:
     with pytest.raises(
-        RunFormatError, match=rf"^run\.ckpt was written by another version of heed \(.*reads {FORMAT}\)"
+        RunFormatError, match=rf"^run\.ckpt was written by another version of heed \(.*reads {RUN_FORMAT}\)"
     ):
         check_run_format(found, Path("run.ckpt"))
 
@@ -39,13 +39,13 @@ def old(finished: FinishedRun, tmp_path: Path) -> Path:
     run = tmp_path / "old"
     shutil.copytree(finished.folder, run)
     config, results = read_yaml(run / "model/config.yaml"), json.loads((run / RESULTS).read_text())
-    assert config["format"] == results["format"] == FORMAT
-    (run / "model/config.yaml").write_text(yaml.safe_dump(config | {"format": FORMAT - 1}))
-    (run / RESULTS).write_text(json.dumps(results | {"format": FORMAT - 1}))
+    assert config["format"] == results["format"] == RUN_FORMAT
+    (run / "model/config.yaml").write_text(yaml.safe_dump(config | {"format": RUN_FORMAT - 1}))
+    (run / RESULTS).write_text(json.dumps(results | {"format": RUN_FORMAT - 1}))
     for path in (run / "checkpoints").iterdir():
         checkpoint = torch.load(path, weights_only=True)
-        assert checkpoint[FORMAT_KEY] == FORMAT
-        torch.save(checkpoint | {FORMAT_KEY: FORMAT - 1}, path)
+        assert checkpoint[FORMAT_KEY] == RUN_FORMAT
+        torch.save(checkpoint | {FORMAT_KEY: RUN_FORMAT - 1}, path)
     return run
 
 

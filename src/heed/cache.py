@@ -16,7 +16,7 @@ from heed.errors import HeedError, MachineError
 from heed.files import remove, remove_unfinished, write_file
 from heed.progress import is_first_process, progress_bar, track
 
-FORMAT = 6
+CACHE_FORMAT = 6
 """Version of the entries. Entries of another version are rebuilt."""
 MANIFEST = "manifest.json"
 """File of an entry with the size and the digest of every other file."""
@@ -77,7 +77,7 @@ def build_once(
         with _locked(folder, wait_minutes, limit):
             path = _find(folder)  # another process may have built it
             if not path.exists():
-                partial = folder.with_name(f"{folder.name}.{FORMAT}.partial")
+                partial = folder.with_name(f"{folder.name}.{CACHE_FORMAT}.partial")
                 partial.mkdir(exist_ok=True)
                 try:
                     build(partial)
@@ -107,7 +107,7 @@ def _is_complete(folder: Path) -> bool:
     try:
         manifest = _read_manifest(folder)
         files = [(folder / name, file["size"], file["digest"]) for name, file in manifest["files"].items()]
-        if manifest["format"] != FORMAT or any(file.stat().st_size != size for file, size, _ in files):
+        if manifest["format"] != CACHE_FORMAT or any(file.stat().st_size != size for file, size, _ in files):
             return False
         is_large = sum(size for _, size, _ in files) > VERIFIED_BYTES
         return is_large or all(file_digest(file) == digest for file, _, digest in files)
@@ -130,7 +130,7 @@ def _write_manifest(folder: Path) -> None:
         file.relative_to(folder).as_posix(): {"size": file.stat().st_size, "digest": file_digest(file)}
         for file in track(files, f"Checking {folder.name.partition('.')[0]}", unit="files")
     }
-    write_file(folder / MANIFEST, json.dumps({"format": FORMAT, "files": described}, indent=1), durable=True)
+    write_file(folder / MANIFEST, json.dumps({"format": CACHE_FORMAT, "files": described}, indent=1), durable=True)
 
 
 def file_digest(file: Path) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from heed.errors import HeedError
 from heed.options import format_value
 
-FORMAT = 5
+RUN_FORMAT = 5
 """The only version that this heed writes and reads.
 
 Increase it when a key of ``results.json`` or of the model folder is removed or changes its meaning, or when parameter
@@ -20,8 +20,8 @@ class RunFormatError(HeedError):
 
 def check_run_format(found: Any, path: Path) -> None:
     """Raise a RunFormatError if ``found``, the version in the file ``path``, is another one."""
-    if type(found) is not int or found != FORMAT:
+    if type(found) is not int or found != RUN_FORMAT:
         raise RunFormatError(
             f"{path} was written by another version of heed (format {format_value(found)}; this version reads "
-            f"{FORMAT}): train the run again, or use that version."
+            f"{RUN_FORMAT}): train the run again, or use that version."
         )

@@ -12,7 +12,7 @@ from heed.cli import main
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
-from heed.run_format import FORMAT
+from heed.run_format import RUN_FORMAT
 from tests.tokenizers import train_tokenizer
 
 EXTRA = {"src_lang": "en", "tgt_lang": "de", "search": {"beam": 3}}
@@ -52,7 +52,7 @@ def run(tmp_path: Path, model: Callable[..., Seq2Seq]) -> Path:
     for kind, steps in (("last", (100, 200, 300, 400)), ("best", (200, 300, 400))):
         for step in steps:
             checkpoint = {
-                "heed_format": FORMAT,
+                "heed_format": RUN_FORMAT,
                 "state_dict": state(model(step)),
                 "callbacks": {"ema": {"steps": step, "weights": model(step + 1).state_dict()}},
             }
@@ -116,9 +116,9 @@ def test_sources_that_cannot_be_averaged_are_errors(run: Path, tmp_path: Path, m
     stranger = save(tmp_path / "stranger", model(1), letters="hijklmn")
     checkpoint = run / "checkpoints" / "last-0000100.ckpt"
     plain = run / "checkpoints" / "plain.ckpt"
-    torch.save({"state_dict": state(model(1)), "callbacks": {}, "heed_format": FORMAT}, plain)
+    torch.save({"state_dict": state(model(1)), "callbacks": {}, "heed_format": RUN_FORMAT}, plain)
     small = run / "checkpoints" / "small.ckpt"
-    torch.save({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": FORMAT}, small)
+    torch.save({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": RUN_FORMAT}, small)
     cut = run / "checkpoints" / "cut.ckpt"
     cut.write_bytes(checkpoint.read_bytes()[:5000])
     text = run / "checkpoints" / "text.ckpt"
@@ -162,7 +162,7 @@ def test_sources_that_cannot_be_averaged_are_errors(run: Path, tmp_path: Path, m
         ({"state_dict": {}}, ["--ema"], "has no callbacks"),
         ({"state_dict": {"model.x": torch.zeros(2)}}, [], "written by another version of heed"),
         ({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": 9}, [], "written by another version of heed"),
-        ({"state_dict": {"model.x": torch.tensor([torch.nan])}, "heed_format": FORMAT}, [], "are NaN or infinite"),
+        ({"state_dict": {"model.x": torch.tensor([torch.nan])}, "heed_format": RUN_FORMAT}, [], "are NaN or infinite"),
     ],
 )
 def test_foreign_checkpoints_are_refused(

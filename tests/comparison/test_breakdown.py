@@ -1,7 +1,7 @@
 """Scores by bucket, and the example sentences."""
 
 from heed.comparison import runs
-from heed.comparison.breakdown import EXAMPLES, bucketing_reports, extremes, largest_differences
+from heed.comparison.breakdown import SHOWN_EXAMPLES, bucketing_reports, extremes, largest_differences
 from heed.comparison.pairs import side_statistics
 from heed.evaluation.significance import bleu_of_sums, chrf_of_sums
 from tests.comparison.sides import make_run, make_test_set
@@ -35,7 +35,7 @@ def test_examples_are_divided_between_two_sides() -> None:
     examples = largest_differences(test_set, sides, statistics)
     lines = [example.line for example in examples]
     assert [line for line in lines if line > 20] == [26, 27, 28]
-    assert len(lines) == EXAMPLES // 2 + 3
+    assert len(lines) == SHOWN_EXAMPLES // 2 + 3
     for example in examples:
         row = example.line - 1
         assert example.reference == REFERENCES[row]

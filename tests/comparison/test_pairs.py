@@ -6,7 +6,7 @@ import pytest
 from heed.comparison import runs
 from heed.comparison.comparison import compare
 from heed.comparison.pairs import PairReport, compare_pairs, side_statistics
-from heed.evaluation.significance import METRICS, holm, resample
+from heed.evaluation.significance import TESTED, holm, resample
 from tests.comparison.sides import make_run, make_test_set
 
 REFERENCES = [f"the {number} dogs saw {number + 7} cats and then ran home ." for number in range(120)]
@@ -22,7 +22,7 @@ def compare_sides(*sides: runs.Side) -> list[PairReport]:
     test_set = make_test_set(REFERENCES)
     statistics = [side_statistics(side, test_set) for side in sides]
     samples = [
-        {name: resample(own[name], metric, resamples=500) for name, metric in METRICS.items()} for own in statistics
+        {name: resample(own[name], metric, resamples=500) for name, metric in TESTED.items()} for own in statistics
     ]
     return compare_pairs(sides, statistics, samples)
 
@@ -44,10 +44,10 @@ def test_single_runs_are_tested_by_randomization_and_groups_by_the_bootstrap() -
     one, other = make_run(noisy(0.2, 1)), make_run(noisy(0.2, 2))
     (single,) = compare_sides(side("a", one), side("b", other))
     assert single.tests is not None
-    assert single.p == {name: single.tests[name].randomization for name in METRICS}
+    assert single.p == {name: single.tests[name].randomization for name in TESTED}
     (group,) = compare_sides(side("a", one), side("b", other, make_run(noisy(0.2, 3))))
     assert group.tests is None
-    assert group.p == {name: group.differences[name].p for name in METRICS}
+    assert group.p == {name: group.differences[name].p for name in TESTED}
     assert ", 1 and 2 seeds; " in group.verdict or ", 2 and 1 seeds; " in group.verdict
 
 
@@ -58,7 +58,7 @@ def test_p_values_are_adjusted_for_the_pairs_that_are_not_identical() -> None:
     tested = [report for report in reports if report.tests]
     assert [report.identical for report in reports].count(True) == 1
     assert len(tested) == 5
-    for name in METRICS:
+    for name in TESTED:
         unadjusted = [report.tests[name].randomization for report in tested if report.tests]
         assert [report.p[name] for report in tested] == holm(unadjusted)
     assert all("(5 pairs: Holm)" in report.verdict for report in tested)

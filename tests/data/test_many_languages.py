@@ -205,7 +205,7 @@ def test_one_model_learns_every_direction(folder: Path, capsys: pytest.CaptureFi
     assert list(results["valid"]["sets"]) == [f"valid-{direction}" for direction in DIRECTIONS]
     assert list(results["tests"]) == DIRECTIONS
     assert results["test"]["bleu"] == pytest.approx(sum(part["bleu"] for part in results["tests"].values()) / 4)
-    assert list(results["corpora"]) == ["de0", "fr1"]
+    assert list(results["texts"]) == ["de0", "fr1"]
 
     translator = heed.load(run)
     assert translator.directions == DIRECTIONS

@@ -231,7 +231,7 @@ def test_a_run_with_a_mixture(mixed: Path) -> None:
     run.mkdir()
     results: Any = train(compose(options, folder=run)).results
     assert json.loads((run / "results.json").read_text()) == results
-    drawn = results["corpora"]
+    drawn = results["texts"]
     assert list(drawn) == list(WEIGHTS)
     assert drawn["news"]["sentences"] > 2 * drawn["crawl"]["sentences"] > 0
     assert sum(part["tgt_tokens"] for part in drawn.values()) > 500
@@ -274,7 +274,7 @@ def test_two_processes_train_on_a_mixture_like_one(mixed: Path) -> None:
         assert done.returncode == 0, done.stderr
         results.append(json.loads((mixed / name / "results.json").read_text()))
     for text in WEIGHTS:
-        one, two = (own["corpora"][text] for own in results)
+        one, two = (own["texts"][text] for own in results)
         assert {**two, "nll": None} == {**one, "nll": None}
         assert two["nll"] == pytest.approx(one["nll"], rel=1e-4)
     assert results[1]["valid"]["loss"] == pytest.approx(results[0]["valid"]["loss"], rel=1e-4)

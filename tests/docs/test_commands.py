@@ -222,8 +222,8 @@ def test_synthetic_pairs_linked_options_and_parts_of_your_own(
             expanded = ([*map(str, Path().glob(word))] if "*" in word else [word] for word in words)
             assert heed([word for each in expanded for word in each]) == 0, capsys.readouterr().err
     runs = {path.parent.name: path for path in Path("runs").glob("*/*") if (path / "results.json").exists()}
-    corpora = json.loads((runs["forward"] / "results.json").read_text(encoding="utf-8"))["corpora"]
-    assert {*corpora} == {"genuine", "synthetic"}
+    texts = json.loads((runs["forward"] / "results.json").read_text(encoding="utf-8"))["texts"]
+    assert {*texts} == {"genuine", "synthetic"}
     assert len(Path("back/1.jsonl").read_text(encoding="utf-8").splitlines()) == 40
     norms = [path.read_text(encoding="utf-8") for path in Path("runs").glob("*/*/weight_norm.txt")]
     assert [len(text.splitlines()) for text in norms] == [2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from docs.pages import MARKED, ROOT, files, generate, pages
 
-from heed.runs.results import FIELDS, SCORE_FIELDS
+from heed.runs.results import RESULT_FIELDS, SCORE_FIELDS
 from heed.training.callbacks.metrics_logger import metrics_fields
 
 PAGES = pages()
@@ -87,7 +87,7 @@ def test_the_results_page_has_every_field() -> None:
     text = (DOCS / "run-folder.md").read_text(encoding="utf-8")
     section = text.partition("## results.json")[2].partition("## Studies")[0]
     documented = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE))))
-    assert {*FIELDS, *SCORE_FIELDS} <= documented
+    assert {*RESULT_FIELDS, *SCORE_FIELDS} <= documented
 
 
 def test_the_metrics_page_has_every_column() -> None:

@@ -123,7 +123,7 @@ def test_scores_are_those_of_the_formula(
     assert found.value == pytest.approx(expected, abs=1e-6)
     reads_references = "ref" in options.get("input_segments", ["ref"] * (kind == "regression_metric"))
     assert f"nrefs:{int(reads_references)}|model:{folder}|transformers:" in found.signature
-    monkeypatch.setattr(comet, "BATCH_TOKENS", 1)
+    monkeypatch.setattr(comet, "TOKENS_AT_ONCE", 1)
     assert Comet(str(folder)).score(OUTPUT).value == pytest.approx(expected, abs=1e-6)
 
 

@@ -10,7 +10,7 @@ from sacrebleu.significance import PairedTest
 
 from heed.evaluation import significance
 from heed.evaluation.significance import (
-    METRICS,
+    TESTED,
     Sample,
     difference,
     holm,
@@ -51,7 +51,7 @@ def test_scores_of_summed_statistics_equal_sacrebleu(pairs: list[tuple[str, str]
     found = sentence_statistics(hypotheses, references, tgt_lang="de")
     for name, metric in (("BLEU", BLEU(force=True)), ("chrF", CHRF())):
         expected = metric.corpus_score(hypotheses, [references]).score
-        assert METRICS[name](found[name].sum(0)) == pytest.approx(expected, abs=1e-9)
+        assert TESTED[name](found[name].sum(0)) == pytest.approx(expected, abs=1e-9)
 
 
 def test_p_values_equal_sacrebleu(references: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_p_values_equal_sacrebleu(references: list[str], monkeypatch: pytest.Mon
         named = [("a", systems[0]), ("b", systems[1])]
         _, theirs = PairedTest(named, metrics, [references], test_type=kind, n_samples=200)()
         for name, key in (("BLEU", "BLEU"), ("chrF", "chrF2")):
-            tested = paired_tests(ours[0][name], ours[1][name], METRICS[name])
+            tested = paired_tests(ours[0][name], ours[1][name], TESTED[name])
             assert 0.02 < theirs[key][1].p_value < 1
             # sacreBLEU's bootstrap sums in float32, so that one resample may be on the other side of the observation.
             assert getattr(tested, field) == pytest.approx(theirs[key][1].p_value, abs=1.01 / 201)
@@ -77,7 +77,7 @@ def test_the_error_rate_is_nominal(references: list[str]) -> None:
         sentence_statistics(noisy(references, seed=seed, rate=rate), references, tgt_lang="de")
         for seed, rate in ((1, 0.2), (2, 0.4))
     )
-    for name, score in METRICS.items():
+    for name, score in TESTED.items():
         found = {"randomization": 0, "resampling": 0}
         for seed in range(50):
             one, other = swapped(a[name], b[name], seed=seed)
@@ -91,7 +91,7 @@ def test_a_system_with_every_tenth_translation_empty_is_worse(references: list[s
     good = noisy(references, seed=1, rate=0.2)
     bad = ["" if i % 10 == 0 else line for i, line in enumerate(good)]
     ours, theirs = (sentence_statistics(system, references, tgt_lang="de") for system in (good, bad))
-    for name, score in METRICS.items():
+    for name, score in TESTED.items():
         tested = paired_tests(ours[name], theirs[name], score)
         assert max(tested.bootstrap, tested.randomization) < 0.005
         found = difference(resample([ours[name]], score), resample([theirs[name]], score))
@@ -104,7 +104,7 @@ def test_a_system_with_every_tenth_translation_empty_is_worse(references: list[s
 
 def test_identical_sides_do_not_differ(references: list[str]) -> None:
     found = sentence_statistics(noisy(references, seed=1, rate=0.2), references, tgt_lang="de")["BLEU"]
-    same = resample([found, found], METRICS["BLEU"], resamples=200)
+    same = resample([found, found], TESTED["BLEU"], resamples=200)
     assert difference(same, same).p == 1
     assert difference(same, same).interval == (0, 0)
 

@@ -31,7 +31,7 @@ def translate(heed_cli: Heed, monkeypatch: pytest.MonkeyPatch) -> Heed:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         return heed_cli("translate", "--model", run, "--engine", "ctranslate2", *options)
 
-    monkeypatch.setattr(parity, "SENTENCES", 20)
+    monkeypatch.setattr(parity, "CHECKED_SENTENCES", 20)
 
     return translated
 
@@ -93,7 +93,7 @@ def test_the_export_is_made_once_for_the_same_model(tmp_path: Path, translate: H
 
 def test_translations_may_be_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = write_model(tmp_path / "model", transformer(), seed=10)  # its translation of two sources is empty
-    monkeypatch.setattr(parity, "SENTENCES", 60)
+    monkeypatch.setattr(parity, "CHECKED_SENTENCES", 60)
     sources = parity.random_set(model_folder.load(model).tokenizer).sources
     ours = heed.load(model, device="cpu").translate(sources, beam=1)
     assert "" in ours
@@ -101,7 +101,7 @@ def test_translations_may_be_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_best_hypothesis_with_text_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parity, "SENTENCES", 20)
+    monkeypatch.setattr(parity, "CHECKED_SENTENCES", 20)
     model = to_ctranslate2.load(write_model(tmp_path / "model", transformer(), seed=14), device="cpu")
     lines = [*LINES, "5", "🙂"]
     every = model.without_fallbacks().translate(LINES, n_best=5)

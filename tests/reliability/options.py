@@ -72,7 +72,7 @@ def options() -> Iterator[Option]:
 
 def _options(file: Path, group: str, where: Mapping[str, str]) -> Iterator[Option]:
     for name in dict.fromkeys(_names(file)):
-        package = group.replace("/", ".") if page.read(file).package is None else ""
+        package = (page.read(file).package or group.replace("/", ".")).replace("_global_", "")
         full, hint = f"{package}.{name}".lstrip("."), page.hint(file, name)
         if hint not in (None, Any) and full not in EXCLUDED:
             yield Option(full, where, hint)

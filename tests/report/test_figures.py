@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heed.report.figures import Mark, Row, _ticks, dot_plot, heat_map, table
+from heed.report.figures import FigureRow, Mark, _ticks, dot_plot, heat_map, table
 from tests.report.html import Page
 
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False)
@@ -15,7 +15,7 @@ NUMBERS = st.floats(-1e6, 1e6, allow_nan=False)
 
 @given(values=st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS).map(sorted), min_size=1, max_size=5))
 def test_all_marks_are_inside_the_axis(values: list[list[float]]) -> None:
-    rows = [Row(f"row {n}", [Mark(m, (low, high), "both", "x")]) for n, (low, m, high) in enumerate(values)]
+    rows = [FigureRow(f"row {n}", [Mark(m, (low, high), "both", "x")]) for n, (low, m, high) in enumerate(values)]
     figure = ElementTree.fromstring(dot_plot(rows, name="a", line=0))
     dots = [float(circle.attrib["cx"].removesuffix("%")) for circle in figure.iter("circle")]
     assert len(dots) == len(values)
@@ -39,13 +39,13 @@ def test_equal_values_have_an_axis() -> None:
 
 
 def test_labels_are_escaped() -> None:
-    figure = dot_plot([Row("<b>", [Mark(1, None, "both", "&", [2])], "<i>")], name='"<')
+    figure = dot_plot([FigureRow("<b>", [Mark(1, None, "both", "&", [2])], "<i>")], name='"<')
     texts = [text.strip() for text in ElementTree.fromstring(figure).itertext()]
     assert {"<b>", "<i>", "&"} <= {*texts}
 
 
 def test_a_row_without_marks_says_why() -> None:
-    rows = [Row("a", [Mark(1, None, "both", "1")]), Row("b", [], "2 sentences: too few")]
+    rows = [FigureRow("a", [Mark(1, None, "both", "1")]), FigureRow("b", [], "2 sentences: too few")]
     page = Page(dot_plot(rows, name="x"))
     assert "2 sentences: too few" in page.text
     assert len(page.find("circle")) == 1

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from heed.errors import HeedError
-from heed.run_format import FORMAT
+from heed.run_format import RUN_FORMAT
 from heed.runs.averaging import checkpoint_weights
 from heed.training.callbacks.checkpoints import AtomicCheckpointIO
 
 
 def test_a_checkpoint_with_one_flipped_bit_is_refused_by_name(tmp_path: Path) -> None:
     path, weight = tmp_path / "last-0000020.ckpt", torch.full((100,), 1.5)
-    content = {"heed_format": FORMAT, "state_dict": {"model.w": weight}, "loops": {}, "callbacks": {}}
+    content = {"heed_format": RUN_FORMAT, "state_dict": {"model.w": weight}, "loops": {}, "callbacks": {}}
     AtomicCheckpointIO().save_checkpoint(content, path)
     assert torch.equal(checkpoint_weights(path, ema=False)["w"], weight)
     damaged = bytearray(path.read_bytes())

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from heed.errors import HeedError
-from heed.runs.config import GRID, OVERRIDES
+from heed.runs.config import GRID_FILE, OVERRIDES
 from heed.runs.table import read_runs, runs_table, seed_table, sort_runs
 
 HEADER = "step,epoch,lr,loss,nll,grad_norm,valid_loss,valid_bleu,valid_chrf\n"
@@ -51,7 +51,7 @@ def runs(tmp_path: Path) -> Path:
             overrides=["model=rnn", f"seed={seed}"],
             results_json=results(bleu=bleu, tested=False),
         )
-    (folder / "b" / "1" / GRID).touch()
+    (folder / "b" / "1" / GRID_FILE).touch()
     write_run(
         folder / "b" / "1" / "11_rnn", overrides=["model=rnn", "seed=x"], failure_txt="seed is x\n\nTraceback …\n"
     )
@@ -176,7 +176,7 @@ def test_a_grid_has_a_column_for_each_option_and_compares_with_its_first_line(tm
         hypotheses = [r.replace("sees", "saw") if n % 64 < wrong[norm] else r for n, r in enumerate(references, seed)]
         for suffix, lines in (("ref", references), ("hyp", hypotheses)):
             (run / f"translations/t.{suffix}").write_text("".join(f"{line}\n" for line in lines))
-    (tmp_path / GRID).touch()
+    (tmp_path / GRID_FILE).touch()
     rows = sort_runs(read_runs(tmp_path), "run")
     assert runs_table(rows).splitlines()[0].split()[:4] == ["run", "model.norm", "seed", "parameters"]
     assert runs_table(rows).splitlines()[3].split()[:4] == ["2_transformer", "post", "1", "1,234,567"]

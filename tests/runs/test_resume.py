@@ -12,7 +12,7 @@ from heed.errors import HeedError
 from heed.launch.compose import Command
 from heed.launch.plan import settle_precision
 from heed.options import with_options
-from heed.run_format import FORMAT
+from heed.run_format import RUN_FORMAT
 from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.claim import create
 from heed.runs.config import read_config, write_config
@@ -85,7 +85,7 @@ def test_a_resumed_run_keeps_the_precision_of_the_machine_where_it_started(monke
 def test_a_checkpoint_of_another_tokenizer_or_optimizer_or_without_progress_is_refused() -> None:
     def check(**changes: Any) -> None:
         checkpoint = {
-            FORMAT_KEY: FORMAT,
+            FORMAT_KEY: RUN_FORMAT,
             "state_dict": {"w": torch.zeros(2)},
             "tokenizer": "abc",
             "optimizer": "AdamW",

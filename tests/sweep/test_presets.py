@@ -9,7 +9,7 @@ import pytest
 from heed.launch.compose import Command
 from heed.launch.plan import check_options
 from heed.options import get_option
-from heed.sweep.plan import GRID, SweepSettings, build_pruner, build_sampler
+from heed.sweep.plan import GRID_SAMPLER, SweepSettings, build_pruner, build_sampler
 from heed.sweep.space import ends, read_space
 
 CONF = Path(__file__).parents[2] / "conf/sweep"
@@ -50,7 +50,7 @@ def test_all_first_and_all_last_values_of_a_space_are_valid_runs(compose: Compos
 @pytest.mark.parametrize("name", names(CONF / "sampler"))
 def test_samplers(compose: Compose, name: str) -> None:
     settings = settings_of(compose("sweep=default", f"sweep/sampler={name}"))
-    assert (settings.sampler["_target_"] == GRID) == (name == "grid")
+    assert (settings.sampler["_target_"] == GRID_SAMPLER) == (name == "grid")
     build_sampler(settings, seed=1)
 
 

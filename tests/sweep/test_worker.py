@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 from heed.errors import HeedError
 from heed.runs.claim import locked
 from heed.sweep import search
-from heed.sweep.plan import GRID, Plan, SweepSettings
+from heed.sweep.plan import GRID_SAMPLER, Plan, SweepSettings
 from heed.sweep.search import StudyWorker
 from heed.sweep.space import read_space
 
@@ -25,8 +25,8 @@ def plan(tmp_path: Path) -> Plan:
     """A search over a grid of three by two points."""
     plan = Plan.__new__(Plan)
     plan.settings = SweepSettings(
-        objective="valid.bleu", n_trials=2, space={}, sampler={"_target_": GRID}, pruner=None, storage=None, workers=1,
-        confirm="2x2", heartbeat=10, trial=None,
+        objective="valid.bleu", n_trials=2, space={}, sampler={"_target_": GRID_SAMPLER}, pruner=None, storage=None,
+        workers=1, confirm="2x2", heartbeat=10, trial=None,
     )  # fmt: skip
     plan.config = OmegaConf.create({"seed": 1})
     plan.folder, plan.name = tmp_path / "study", "study"

@@ -26,7 +26,7 @@ from heed.errors import HeedError
 from heed.evaluation.scores import MetricScore
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
-from heed.run_format import FORMAT
+from heed.run_format import RUN_FORMAT
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.evaluation import SplitOutputs
 from heed.training.loss import translation_loss
@@ -232,10 +232,10 @@ def saved_by(module: TranslationModule) -> dict[str, Any]:
 
 
 def test_a_checkpoint_contains_its_format_number(module: TranslationModule) -> None:
-    assert saved_by(module)["heed_format"] == FORMAT
+    assert saved_by(module)["heed_format"] == RUN_FORMAT
 
 
-@pytest.mark.parametrize("number", [FORMAT - 1, FORMAT + 1])
+@pytest.mark.parametrize("number", [RUN_FORMAT - 1, RUN_FORMAT + 1])
 def test_a_checkpoint_of_another_format_is_refused(module: TranslationModule, number: int) -> None:
     with pytest.raises(HeedError, match=r"^runs/old/last\.ckpt was written by another version of heed"):
         module.on_load_checkpoint({**saved_by(module), "heed_format": number})

@@ -6,7 +6,7 @@ from experiments.measures import TAGS, Figure, Runs, accuracies, fractions
 from experiments.plots import accuracy_mark, caption
 from experiments.small_models import LONG_STEPS, STEPS
 from heed.evaluation.significance import wilson
-from heed.report.figures import Row, dot_plot, legend
+from heed.report.figures import FigureRow, dot_plot, legend
 
 ATTENDING = (f"transformer, {LONG_STEPS:,} steps", f"RNN + attention, {LONG_STEPS:,} steps")
 """The models that the claim is about."""
@@ -17,7 +17,7 @@ def experiment(runs: Runs) -> Finding:
     found = accuracies(runs, *TAGS)
     shares = {label: {tag: fractions(seeds) for tag, seeds in by_tag.items()} for label, by_tag in found.items()}
     rows = [
-        Row(title, [accuracy_mark(by_tag[tag], number) for number, by_tag in enumerate(found.values())])
+        FigureRow(title, [accuracy_mark(by_tag[tag], number) for number, by_tag in enumerate(found.values())])
         for tag, title in TAGS.items()
     ]
     failing = [

@@ -16,7 +16,7 @@ from heed.evaluation.significance import wilson
 from heed.evaluation.words import split_punctuation, word_shares
 from heed.interventions import Edit
 from heed.layers.edits import AttentionKind
-from heed.report.figures import Mark, Row, dot_plot
+from heed.report.figures import FigureRow, Mark, dot_plot
 from heed.report.pages import side_class
 from heed.symbols import BOS, EOS
 
@@ -86,7 +86,7 @@ def experiment(runs: Runs) -> Finding:
         shares[name] = [by[name] / of for of, (_, by) in zip(tested, counts, strict=True)]
         others = [100 * share for share in shares[name]]
         mark = Mark(100 * flipped / total, (100 * low, 100 * high), side_class(0), f"{flipped / total:.1%}", others)
-        rows.append(Row(name, [mark]))
+        rows.append(FigureRow(name, [mark]))
     held = all(
         wilson(by[WRONG], of)[0] > 0.5 and by[WRONG] > max(by[UNIFORM], by[RIGHT])
         for of, (_, by) in zip(tested, counts, strict=True)

@@ -12,7 +12,7 @@ from heed.comparison.challenge import ContrastivePair, contrastive_accuracy
 from heed.evaluation.significance import wilson
 from heed.layers.positions import PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
-from heed.report.figures import Row, dot_plot
+from heed.report.figures import FigureRow, dot_plot
 
 EATING = [
     ContrastivePair("The man ate a fish.", "Der Mann aß einen Fisch.", "Der Fisch aß einen Mann.", "eating"),
@@ -116,7 +116,7 @@ def experiment(runs: Runs) -> Finding:
         figures=[
             caption("Who does what to whom: contrastive accuracy (chance: 50 %)"),
             dot_plot(
-                [Row(kind, [accuracy_mark(accuracy[kind], number)]) for number, kind in enumerate(runs)],
+                [FigureRow(kind, [accuracy_mark(accuracy[kind], number)]) for number, kind in enumerate(runs)],
                 name="Who does what",
                 line=50,
             ),

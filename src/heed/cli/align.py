@@ -52,7 +52,7 @@ def _format_error_rates(counts: "Sequence[MatchCounts]", written: "Extraction") 
     """Return a table of the AER of each row, layer and head, and confidence intervals of the written and the best."""
     import numpy as np
 
-    from heed.evaluation.alignment import ROWS, aer, best_extraction, precision, recall
+    from heed.evaluation.alignment import MAP_ROWS, aer, best_extraction, precision, recall
     from heed.evaluation.significance import bootstrap_interval
 
     by_sentence = np.stack(counts)
@@ -61,7 +61,7 @@ def _format_error_rates(counts: "Sequence[MatchCounts]", written: "Extraction") 
     heads = [f"head {head}" for head in range(1, max(2, rates.shape[2]))] + ["mean"] * (rates.shape[2] > 1)
     lines = [["row", "layer", *heads]]
     for row, layer in np.ndindex(rates.shape[:2]):
-        lines.append([ROWS[row], f"{layer + 1}", *(f"{rate:.3f}" for rate in rates[row, layer])])
+        lines.append([MAP_ROWS[row], f"{layer + 1}", *(f"{rate:.3f}" for rate in rates[row, layer])])
 
     def summary(extraction: "Extraction") -> str:
         low, high = bootstrap_interval(by_sentence[(slice(None), *extraction.index)], aer)

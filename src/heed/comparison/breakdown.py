@@ -9,7 +9,7 @@ import numpy.typing as npt
 from heed.comparison.pairs import SideStatistics
 from heed.comparison.runs import Side, TestSet
 from heed.evaluation.buckets import bucketings
-from heed.evaluation.significance import METRICS, Spread, chrf_of_sums, resample, spread
+from heed.evaluation.significance import TESTED, Spread, chrf_of_sums, resample, spread
 from heed.progress import track
 
 BUCKET_RESAMPLES = 1_000
@@ -17,7 +17,7 @@ MIN_BUCKET_SENTENCES = 20
 """Pages show no score of smaller buckets: the bootstrap's intervals would be too narrow. For two models with 56 and 67
 BLEU, the 95 % interval covers the BLEU of the whole test set in 49 % of random buckets of 2 sentences, in 83 % of 5, in
 92 % of 20 and in 95 % of 30."""
-EXAMPLES = 8
+SHOWN_EXAMPLES = 8
 EXTREMES = 3  # the best and the worst sentences of each side
 
 
@@ -63,13 +63,13 @@ def bucketing_reports(test_set: TestSet, statistics: Sequence[SideStatistics]) -
     """Return the scores by each partition of the test set that has at least two buckets."""
 
     def score(rows: list[int], side: SideStatistics, name: str) -> Spread:
-        return spread(resample([run[rows] for run in side[name]], METRICS[name], resamples=BUCKET_RESAMPLES))
+        return spread(resample([run[rows] for run in side[name]], TESTED[name], resamples=BUCKET_RESAMPLES))
 
     reports = []
     found = bucketings(test_set.sources, test_set.references, tags=test_set.tags, word_counts=test_set.word_counts)
     for each in (bucketing for bucketing in found if len(bucketing.buckets) > 1):
         buckets = [
-            BucketReport(label, len(rows), {name: [score(rows, side, name) for side in statistics] for name in METRICS})
+            BucketReport(label, len(rows), {name: [score(rows, side, name) for side in statistics] for name in TESTED})
             for label, rows in track(each.buckets.items(), f"Scoring buckets: {each.title}", unit="buckets")
         ]
         reports.append(BucketingReport(each.title, each.note, buckets))
@@ -79,7 +79,7 @@ def bucketing_reports(test_set: TestSet, statistics: Sequence[SideStatistics]) -
 def largest_differences(
     test_set: TestSet, sides: Sequence[Side], statistics: Sequence[SideStatistics]
 ) -> list[TranslationExample]:
-    """Return the `EXAMPLES` sentences with the largest differences in chrF between the first runs.
+    """Return the `SHOWN_EXAMPLES` sentences with the largest differences in chrF between the first runs.
 
     For two sides, each side has the higher chrF in at most half of them.
     """
@@ -89,7 +89,7 @@ def largest_differences(
     rows = [
         row
         for gains in rankings
-        for row in np.argsort(-gains, kind="stable")[: EXAMPLES // len(rankings)].tolist()
+        for row in np.argsort(-gains, kind="stable")[: SHOWN_EXAMPLES // len(rankings)].tolist()
         if gains[row] > 0
     ]
     return [_example(row, test_set, sides, values) for row in rows]

@@ -16,7 +16,7 @@ from heed.comparison.confounders import Fact, describe_match, find_confounders, 
 from heed.comparison.pairs import PairReport, SideStatistics, compare_pairs, side_statistics, verdicts
 from heed.comparison.runs import Side, TestSet
 from heed.evaluation.scores import Metric, MetricScore, compute, corpus_scores
-from heed.evaluation.significance import METRICS, Sample, Spread, resample, spread
+from heed.evaluation.significance import TESTED, Sample, Spread, resample, spread
 from heed.evaluation.symptoms import find_symptoms
 from heed.progress import track
 
@@ -112,7 +112,7 @@ def _test(
     """Return the statistics and the resampled scores of each side, and the tests of all pairs."""
     statistics = [side_statistics(side, test_set) for side in sides]
     samples = [
-        {name: resample(runs[name], metric) for name, metric in METRICS.items()}
+        {name: resample(runs[name], metric) for name, metric in TESTED.items()}
         for runs in track(statistics, "Resampling test sets", unit="systems")
     ]
     return statistics, samples, compare_pairs(sides, statistics, samples)

@@ -6,14 +6,14 @@ from itertools import accumulate
 from typing import Any
 
 from heed.comparison.runs import Run, Side, TestSet
-from heed.evaluation.significance import METRICS
+from heed.evaluation.significance import TESTED
 from heed.options import format_value
 from heed.runs.config import effective_options, role
 from heed.runs.results import scores_by_split
 
 OPTIONS_OF_FACTS = ("search.", "weights")  # options that results.json contains
 
-QUANTITIES = {
+MATCHED_QUANTITIES = {
     "params": ("parameters", "params"),
     "time": ("training time", "train_seconds"),
     "tokens": ("target tokens", "tgt_tokens"),
@@ -144,7 +144,7 @@ def find_confounders(test_set: TestSet, sides: Sequence[Side], signatures: Mappi
 
 def _unequal_sides(test_set: TestSet, sides: Sequence[Side], signatures: Mapping[str, str]) -> Iterator[str]:
     scores = [scores_by_split(run.results).get(test_set.split) for side in sides for run in side.runs]
-    recorded = {each[f"{metric.lower()}_signature"] for each in scores if each for metric in METRICS}
+    recorded = {each[f"{metric.lower()}_signature"] for each in scores if each for metric in TESTED}
     if others := sorted(recorded - {*signatures.values()}):
         yield (
             "NOT COMPARABLE as recorded: some results.json files have scores with another sacreBLEU signature "
@@ -163,7 +163,7 @@ def _unequal_sides(test_set: TestSet, sides: Sequence[Side], signatures: Mapping
         yield f"Different amounts of training: {most} had {ratio} the tokens of {least}."
     if _differ(sides, "search"):
         yield "The search settings differ: part of the difference may come from the search."
-    names = {name.lower(): name for name in METRICS}
+    names = {name.lower(): name for name in TESTED}
     for side in sides:
         if metric := names.get(side.runs[0].results.get("search", {}).get("utility")):
             yield f"{metric} of {side.name} is biased, because minimum Bayes risk search maximized it."
@@ -181,7 +181,7 @@ def describe_match(sides: Sequence[Side]) -> str:
     runs = [run for side in sides for run in side.runs]
     asked = {each["quantity"]: None for run in runs if (each := run.results.get("match"))}
     matched = []
-    for name, key in map(QUANTITIES.__getitem__, asked):
+    for name, key in map(MATCHED_QUANTITIES.__getitem__, asked):
         amounts = [run.results.get(key, 0) for run in runs]
         if 0 < max(amounts) <= UNEQUAL * min(amounts):  # runs may have been matched to others than those compared
             matched.append(name)

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from heed.comparison.runs import Side, TestSet
 from heed.evaluation.significance import (
-    METRICS,
+    TESTED,
     Difference,
     PairedTests,
     Sample,
@@ -21,7 +21,7 @@ from heed.progress import track
 SideStatistics = Mapping[str, Sequence[Statistics]]  # by metric, the statistics "N K" of each run
 
 ALPHA = 0.05  # a difference with a smaller p-value is significant
-MIN_BLEU = 2.0
+MIN_COMPARED_BLEU = 2.0
 """A system with less BLEU does not translate: the references of other sentences get about as much (2.6 on the built-in
 corpus)."""
 MIN_STEPS = 1000
@@ -49,7 +49,7 @@ def side_statistics(side: Side, test_set: TestSet) -> SideStatistics:
         sentence_statistics(run.translations, test_set.references, tgt_lang=test_set.direction.tgt_lang)
         for run in track(side.runs, f"Counting n-grams of {side.name}", unit="runs")
     ]
-    return {metric: [run[metric] for run in runs] for metric in METRICS}
+    return {metric: [run[metric] for run in runs] for metric in TESTED}
 
 
 def compare_pairs(
@@ -65,19 +65,19 @@ def compare_pairs(
     for i, j in track(order, "Testing differences", unit="pairs of systems"):
         better, worse = sides[i], sides[j]
         identical = sorted(run.translations for run in better.runs) == sorted(run.translations for run in worse.runs)
-        differences = {name: difference(samples[i][name], samples[j][name]) for name in METRICS}
+        differences = {name: difference(samples[i][name], samples[j][name]) for name in TESTED}
         tests, p = None, {}
-        if bleu[i] >= MIN_BLEU and not identical:
+        if bleu[i] >= MIN_COMPARED_BLEU and not identical:
             p = {name: found.p for name, found in differences.items()}
             if len(better.runs) == len(worse.runs) == 1:
                 tests = {
                     name: paired_tests(statistics[i][name][0], statistics[j][name][0], metric)
-                    for name, metric in METRICS.items()
+                    for name, metric in TESTED.items()
                 }
                 p = {name: found.randomization for name, found in tests.items()}
         reports.append(PairReport(better.name, worse.name, identical, differences, tests, p, verdict=""))
     tested = [report for report in reports if report.p]
-    for name in METRICS:
+    for name in TESTED:
         for report, adjusted in zip(tested, holm([report.p[name] for report in tested]), strict=True):
             report.p[name] = adjusted
     return [
@@ -92,7 +92,9 @@ def verdicts(
     """Return the verdict on each pair; one sentence replaces those on three or more that do not translate."""
     bleu = [float(sample["BLEU"].scores.mean()) for sample in samples]
     failed = {
-        side.name: (score, side.mean("steps")) for side, score in zip(sides, bleu, strict=True) if score < MIN_BLEU
+        side.name: (score, side.mean("steps"))
+        for side, score in zip(sides, bleu, strict=True)
+        if score < MIN_COMPARED_BLEU
     }
     if len(failed) < 3:
         return [report.verdict for report in reports]
@@ -101,7 +103,7 @@ def verdicts(
     fault = f"not trained enough ({_range(steps, ',.0f')} steps)" if steps[-1] < MIN_STEPS else "broken"
     summary = (
         f"{count} systems {'translates' if len(failed) == len(sides) else 'do not translate'} "
-        f"({_range(scores, '.1f')} BLEU, below {MIN_BLEU:g}): they are {fault}."
+        f"({_range(scores, '.1f')} BLEU, below {MIN_COMPARED_BLEU:g}): they are {fault}."
     )
     if len(failed) < len(sides):
         summary += f" They are {', '.join(failed)}."
@@ -123,14 +125,14 @@ def _verdict(pair: PairReport, better: Side, worse: Side, *, bleu: tuple[float, 
         comparison = _comparison(pair, f"{_seeds(better, worse)}; {_parameters(better, worse)}", pairs=pairs)
     else:
         comparison = "Their difference does not say which model is better."
-    if bleu[0] >= MIN_BLEU:
+    if bleu[0] >= MIN_COMPARED_BLEU:
         return comparison
     scores = " and ".join(f"{score:.1f}" for score in bleu)
     steps = [side.mean("steps") for side in (better, worse)]
     fault = f"not trained enough ({steps[0]:,.0f} and {steps[1]:,.0f} steps)" if max(steps) < MIN_STEPS else "broken"
     return (
         f"Both models are {fault}: neither {better.name} nor {worse.name} translates ({scores} BLEU, both below "
-        f"{MIN_BLEU:g}). {comparison}"
+        f"{MIN_COMPARED_BLEU:g}). {comparison}"
     )
 
 

@@ -16,10 +16,10 @@ from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.evaluation.scores import SystemOutput
 from heed.inference.loading import load
 from heed.inference.translator import Translator
-from heed.runs.config import GRID, find_config, read_varied_overrides
+from heed.runs.config import GRID_FILE, find_config, read_varied_overrides
 from heed.runs.results import RESULTS, direction_of, read_results, read_split
 
-GRID_FILES = (GRID, "sweep.txt", "sweep.svg", "sweep.pdf")
+GRID_FILES = (GRID_FILE, "sweep.txt", "sweep.svg", "sweep.pdf")
 """Files between the jobs in the folder of a grid."""
 
 
@@ -127,12 +127,12 @@ def group_runs(paths: Sequence[Path]) -> tuple[list[tuple[str, list[Path]]], lis
     The folder of a grid stands for its finished jobs; those that differ in the seed alone are runs of one system.
     """
     paths = [path for path in paths if path.name not in GRID_FILES]  # from a pattern such as runs/NAME/TIME/*
-    if not any((path / GRID).is_file() for path in paths):
+    if not any((path / GRID_FILE).is_file() for path in paths):
         return [(name, [path]) for name, path in zip(side_names(paths), paths, strict=True)], []
     groups: dict[tuple[Path, str], list[Path]] = {}
     left_out = []
     for folder in paths:
-        is_grid = (folder / GRID).is_file()
+        is_grid = (folder / GRID_FILE).is_file()
         for run in sorted(folder.glob("*/")) if is_grid else [folder]:
             if is_grid and not (run / RESULTS).is_file():
                 left_out.append(f"{run} is left out, because it is not finished.")
@@ -168,7 +168,7 @@ def _read_results(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise HeedError(f"There is no folder {path}: name run folders (runs/NAME/TIME) or copies of them.")
     if not file.is_file():
-        if runs := [*path.glob(f"*/{GRID}")] or [*path.glob(f"*/{RESULTS}"), *path.glob(f"*/*/{RESULTS}")]:
+        if runs := [*path.glob(f"*/{GRID_FILE}")] or [*path.glob(f"*/{RESULTS}"), *path.glob(f"*/*/{RESULTS}")]:
             raise HeedError(f"{path} is not a run or grid but holds some: choose one, such as {min(runs).parent}.")
         raise HeedError(f"{path} is not a finished run: it has no results.json, which a run writes at its end.")
     results = read_results(file)

@@ -22,7 +22,7 @@ Link = tuple[int, int]
 
 # ---- choosing an attention map
 
-ROWS: tuple[Literal["output"], Literal["input"]] = ("output", "input")
+MAP_ROWS: tuple[Literal["output"], Literal["input"]] = ("output", "input")
 """The values of `Extraction.row`, in the order of `candidate_maps`."""
 
 
@@ -39,7 +39,7 @@ class Extraction:
     @property
     def index(self) -> tuple[int, int, int]:
         """Index into the first three axes of `candidate_maps`."""
-        return ROWS.index(self.row), self.layer - 1, -1 if self.head is None else self.head - 1
+        return MAP_ROWS.index(self.row), self.layer - 1, -1 if self.head is None else self.head - 1
 
     def __str__(self) -> str:
         head = "mean of the heads" if self.head is None else f"head {self.head}"
@@ -55,7 +55,7 @@ def candidate_maps(
 ) -> AttentionMap:
     """Return every attention map over words that an `Extraction` can select: "2 L H T S".
 
-    The first axis is `ROWS`. With several heads, their mean is appended as a last head.
+    The first axis is `MAP_ROWS`. With several heads, their mean is appended as a last head.
 
     Args:
         cross: cross-attention over pieces, "L H T S". Row t belongs to the state that predicts piece t.
@@ -72,7 +72,7 @@ def best_extraction(error_rates: npt.NDArray[np.float64]) -> Extraction:
     """Return the extraction with the lowest error rate, given the rates of all `candidate_maps`, "2 L H"."""
     row, layer, head = (int(i) for i in np.unravel_index(error_rates.argmin(), error_rates.shape))
     heads = error_rates.shape[2]
-    return Extraction(layer=layer + 1, head=head + 1 if heads == 1 or head < heads - 1 else None, row=ROWS[row])
+    return Extraction(layer=layer + 1, head=head + 1 if heads == 1 or head < heads - 1 else None, row=MAP_ROWS[row])
 
 
 # ---- from attention to an alignment

@@ -37,8 +37,8 @@ KNOWN: Mapping[str, Sequence[object]] = {
     "final_activation": (None,),
 }
 """The values of a model's options that heed computes, first the default."""
-BATCH_TOKENS = 4096  # padded tokens that are encoded at a time
-Ids = tuple[int, ...]  # a text as token ids, with those of ``<s>`` and ``</s>``
+TOKENS_AT_ONCE = 4096  # padded tokens that are encoded at a time
+TextIds = tuple[int, ...]  # a text as token ids, with those of ``<s>`` and ``</s>``
 
 
 class Comet:
@@ -53,7 +53,7 @@ class Comet:
         self.name = name
         self.model, self.tokenizer, self.options = load_model(name)
         self.reads: Sequence[str] = self.options["texts"]
-        self.embeddings: dict[Ids, Tensor] = {}
+        self.embeddings: dict[TextIds, Tensor] = {}
         """Of the sources and references of the last call: validations repeat them."""
 
     def score(self, output: SystemOutput) -> MetricScore:
@@ -74,11 +74,11 @@ class Comet:
         value = torch.stack(scores).mean().item()
         return MetricScore(value, f"nrefs:{used}|model:{self.name}|transformers:{version('transformers')}")
 
-    def _encode(self, lines: Sequence[str]) -> list[Ids]:
+    def _encode(self, lines: Sequence[str]) -> list[TextIds]:
         ids = self.tokenizer([*lines], truncation=True, max_length=self.options["longest"] - 2)["input_ids"]
         return list(map(tuple, ids))
 
-    def _predict(self, texts: Mapping[str, list[Ids]]) -> Float[Tensor, " N"]:
+    def _predict(self, texts: Mapping[str, list[TextIds]]) -> Float[Tensor, " N"]:
         """Return the score of each sentence."""
         if self.options["class_identifier"] == "unified_metric":
             views = [("mt", "src"), ("mt", "ref"), self.reads] if len(self.reads) == 3 else [self.reads]
@@ -89,12 +89,12 @@ class Comet:
         features = [h, r[0], h * r[0], (h - r[0]).abs(), *of_source] if r else [h, s, *of_source]
         return self.model.estimator(torch.cat(features, dim=1)).squeeze(1)
 
-    def _embed(self, texts: Sequence[Ids]) -> Float[Tensor, "N D"]:
+    def _embed(self, texts: Sequence[TextIds]) -> Float[Tensor, "N D"]:
         """Return the embedding of each text, computed in batches of similar length."""
         waiting = sorted({*texts} - self.embeddings.keys(), key=len, reverse=True)
         with progress_bar("Encoding texts for COMET", total=len(waiting), unit="texts") as bar:
             while waiting:
-                rows = max(1, BATCH_TOKENS // len(waiting[0]))
+                rows = max(1, TOKENS_AT_ONCE // len(waiting[0]))
                 batch, waiting = waiting[:rows], waiting[rows:]
                 tensors = [torch.tensor(ids, device=self.model.mix.device) for ids in batch]
                 ids = pad_sequence(tensors, batch_first=True, padding_value=self.tokenizer.pad_token_id)
@@ -107,7 +107,7 @@ class Comet:
 load_comet = cache(Comet)
 
 
-def join(texts: Sequence[Sequence[Ids]], longest: int) -> list[Ids]:
+def join(texts: Sequence[Sequence[TextIds]], longest: int) -> list[TextIds]:
     """Return ``<s> A </s> </s> B </s>`` for each row of texts ``<s> A </s>`` and ``<s> B </s>``."""
     rows = ((first, *(ids[-1:] + ids[1:] for ids in others)) for first, *others in zip(*texts, strict=True))
     return [tuple(chain(*row))[:longest] for row in rows]

@@ -28,7 +28,7 @@ COMMON = (30, 10)  # frequent words of a language: sentences of `LONG` words wit
 LONG = 5  # words of a sentence from which on it tells its language
 FEW = 10  # sentences from which on a third language can be told from names, and a repeated line from chance
 
-MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&([a-z]{2,8}|#x?[0-9a-f]{1,6});", re.IGNORECASE)
+TAG_OR_ENTITY = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&([a-z]{2,8}|#x?[0-9a-f]{1,6});", re.IGNORECASE)
 SEGMENTED = re.compile(r"\S@@(\s|$)|(^|\s)(▁\S|##[^\W\d_])|￭|Ġ.*Ġ.*Ġ")  # as others cut; Ġ is a letter of Maltese
 NUMBER = re.compile(r"\W{0,2}(\d{1,9})\b")  # at the start of a line: 7 … 7. … (7) …
 WESTERN = re.compile("[\xa0-\u017f\u1ea0-\u1ef9\u2010-\u2044€™\ufeff]+")  # what may be a single misread character
@@ -52,7 +52,7 @@ def _is_misread(line: str) -> bool:
 
 LINES: Mapping[str, Callable[[str], object]] = {
     "encoding": _is_misread,
-    "markup": MARKUP.search,
+    "markup": TAG_OR_ENTITY.search,
     "segmented": SEGMENTED.search,
     "tabs": lambda line: "\t" in line.strip(),
     "invisible": find_invisible,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
 
 KANA = frozenset({"HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"})
-SPACELESS = KANA | {"BALINESE", "CJK", "JAVANESE", "KHMER", "LAO", "MYANMAR", "TAI", "THAI", "TIBETAN", "YI"}
+SPACELESS_SCRIPTS = KANA | {"BALINESE", "CJK", "JAVANESE", "KHMER", "LAO", "MYANMAR", "TAI", "THAI", "TIBETAN", "YI"}
 """Scripts without spaces between words, by the first word of the Unicode names of their letters."""
 TOKENIZERS: Mapping[str, tuple[str, Set[str]]] = {
     "ja": ("ja-mecab", KANA | {"CJK"}),
@@ -30,7 +30,7 @@ TOKENIZERS: Mapping[str, tuple[str, Set[str]]] = {
 """BLEU's tokenizers for target languages that need a special one, and the scripts without spaces that these split.
 Other languages use 13a, sacreBLEU's default."""
 LETTERS_PER_SPACE = 8
-"""Text of `SPACELESS` with no more letters and marks per space was segmented into words."""
+"""Text of `SPACELESS_SCRIPTS` with no more letters and marks per space was segmented into words."""
 SPACELESS_REASON = "the references have hardly any spaces, so characters are counted, not words: use chrF or spBLEU"
 
 
@@ -95,16 +95,16 @@ Reader: TypeAlias = Callable[[Any], float]  # returns a number of sacreBLEU's re
 
 
 def spaceless_scripts(lines: Iterable[str]) -> set[str]:
-    """Return the scripts of `SPACELESS` that a text is written in, if it has hardly any spaces between words."""
+    """Return the `SPACELESS_SCRIPTS` that a text is written in, if it has hardly any spaces between words."""
     lines = list(lines)
     found = Counter[str]()
     for char, number in Counter("".join(lines)).items():
-        if char.isalpha() or script(char) in SPACELESS:
+        if char.isalpha() or script(char) in SPACELESS_SCRIPTS:
             found[script(char)] += number
     spaces = sum(max(len(line.split()) - 1, 0) for line in lines)
-    number = sum(found[name] for name in SPACELESS)
+    number = sum(found[name] for name in SPACELESS_SCRIPTS)
     has_words = 2 * number <= found.total() or number <= LETTERS_PER_SPACE * spaces
-    return set() if has_words else {name for name in SPACELESS if found[name] > 0.1 * number}
+    return set() if has_words else {name for name in SPACELESS_SCRIPTS if found[name] > 0.1 * number}
 
 
 def usual_tokenizer(tgt_lang: str, spaceless: Set[str]) -> str:

@@ -28,11 +28,11 @@ BLOCK_ROWS = 1_000  # resamples held as float64 at a time
 def sentence_statistics(
     hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str
 ) -> dict[str, Statistics]:
-    """Return the sufficient statistics of each sentence for every metric in `METRICS`: sacreBLEU's n-gram counts."""
+    """Return the sufficient statistics of each sentence for every metric in `TESTED`: sacreBLEU's n-gram counts."""
     tokenizer = usual_tokenizer(tgt_lang, spaceless_scripts(references))
     return {
         name: np.array(sacrebleu_sentence_statistics(metric, hypotheses, references), dtype=np.float64)
-        for name, metric in zip(METRICS, sacrebleu_metrics(tokenizer), strict=True)
+        for name, metric in zip(TESTED, sacrebleu_metrics(tokenizer), strict=True)
     }
 
 
@@ -64,7 +64,7 @@ def chrf_of_sums(sums: Statistics) -> Floats:
 
 
 MetricFunction = Callable[[Statistics], Floats]
-METRICS: Mapping[str, MetricFunction] = {"BLEU": bleu_of_sums, "chrF": chrf_of_sums}
+TESTED: Mapping[str, MetricFunction] = {"BLEU": bleu_of_sums, "chrF": chrf_of_sums}
 
 
 # ---- bootstrap resampling over sentences and over training seeds (Efron and Tibshirani 1993, ch. 13)

@@ -21,12 +21,12 @@ WordShares = npt.NDArray[np.float64]
 AttentionMap = npt.NDArray[np.floating[Any]]
 """Attention weights "… T S" of target position t on source position s."""
 UNKNOWN_BYTES = b"\xff"  # the text of an unknown piece: a byte that never occurs in UTF-8
-SPACELESS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+SPACELESS_LETTERS = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 """Thai, Lao, Tibetan, Burmese, Khmer, kana and Han, written without spaces: each letter with its marks is a word."""
 MARKS = "".join(char for char in map(chr, range(0x10000)) if unicodedata.category(char) in ("Mn", "Mc", "Me", "Cf"))
 """Combining marks, which belong to their letter, and invisible joiners."""
-LETTERS = rf"[^\W{SPACELESS}]+(?:[{MARKS}]+[^\W{SPACELESS}]*)*"
-CASEFOLDED_WORD = re.compile(rf"(?!\W)[{SPACELESS}][{MARKS}]*|{LETTERS}(?:['’-]{LETTERS})*")
+LETTERS = rf"[^\W{SPACELESS_LETTERS}]+(?:[{MARKS}]+[^\W{SPACELESS_LETTERS}]*)*"
+CASEFOLDED_WORD = re.compile(rf"(?!\W)[{SPACELESS_LETTERS}][{MARKS}]*|{LETTERS}(?:['’-]{LETTERS})*")
 
 
 # ---- words of a line

@@ -10,7 +10,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
-FILES = Path(__file__).parent / "files"
+EXERCISE_FILES = Path(__file__).parent / "files"
 
 Inputs = Iterator[tuple[str, tuple[Any, ...]]]
 """Arguments for an implementation, each with what is special about them: ("with padding", (scores, mask))."""
@@ -21,7 +21,7 @@ class Exercise:
     """A function to write."""
 
     name: str
-    """Of the function, of the student's file, and of the folder in `FILES`."""
+    """Of the function, of the student's file, and of the folder in `EXERCISE_FILES`."""
     results: tuple[str, ...]
     """A name for each value that the function returns."""
     draw_inputs: Callable[[], Inputs]
@@ -29,7 +29,7 @@ class Exercise:
 
     def read(self, file: str) -> str:
         """Return the text of solution.py, mistakes.toml or hint.txt."""
-        return (FILES / self.name / file).read_text(encoding="utf-8")
+        return (EXERCISE_FILES / self.name / file).read_text(encoding="utf-8")
 
     def heading(self) -> tuple[str, str]:
         """Return what the exercise teaches, and the paper: the first line of the solution."""
@@ -48,7 +48,7 @@ class Exercise:
 
     def solution(self) -> Callable[..., Any]:
         """Return the function of the solution."""
-        return load(FILES / self.name / "solution.py")[self.name]
+        return load(EXERCISE_FILES / self.name / "solution.py")[self.name]
 
     def parameters(self) -> list[str]:
         """Return the names of the function's parameters."""

@@ -12,7 +12,7 @@ from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS_PIECE, EOS_PIECE, UNK_PIECE
 
-POSITIONS = 2048
+TABLE_ROWS = 2048
 """Rows of a table of sinusoidal or no positions. heed's own translator accepts 1,024 subwords by default."""
 
 EPSILON = {"layer": 1e-5, "rms": 1e-6}
@@ -34,7 +34,7 @@ def check_supported(model: Seq2Seq) -> Transformer:
 def max_positions(model: Transformer) -> int | None:
     """Return the number of tokens that an export accepts on each side; None if it has no table of positions."""
     config = model.config.positions
-    return None if config.kind == "rotary" else config.max_length or POSITIONS
+    return None if config.kind == "rotary" else config.max_length or TABLE_ROWS
 
 
 def save(
@@ -91,7 +91,7 @@ def _empty_spec(model: Transformer) -> Any:
 
 def _copy_embedding(side: Any, embedding: Any, model: Transformer, table: Tensor, positions: Any) -> None:
     config, width, merge = model.config.positions, model.config.d_model, getattr(positions, "merge", None)
-    vectors = torch.zeros(POSITIONS, width)
+    vectors = torch.zeros(TABLE_ROWS, width)
     if config.merge is not None:
         vectors = positions.vectors(0, max_positions(model))
     if merge is not None:  # W [x; p] = W_x x + W_p p: apply both to whole tables

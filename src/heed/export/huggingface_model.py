@@ -18,7 +18,7 @@ from heed.symbols import BOS, EOS, PAD
 POSITIONS = 1024
 """Positions of the sinusoidal table."""
 
-FIELDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+CONFIG_FIELDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """The field of a `TransformerConfig` for each of their settings that has the same meaning."""
 
 SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
@@ -49,7 +49,7 @@ def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, sh
         "pre": (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration),
     }[config.norm]
     separate = {} if shared else {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": tgt_vocab}
-    settings = {theirs: getattr(config, ours) for theirs, ours in FIELDS.items()}
+    settings = {theirs: getattr(config, ours) for theirs, ours in CONFIG_FIELDS.items()}
     settings |= {"vocab_size": src_vocab, "max_position_embeddings": POSITIONS, "init_std": config.d_model**-0.5}
     settings |= {"scale_embedding": True, "forced_eos_token_id": None, **SPECIAL_IDS}
     return make(kind(**settings, **separate))

@@ -18,7 +18,7 @@ from heed.inference.translator import Translator
 from heed.runs.folder import validation_files
 from heed.symbols import EOS
 
-SENTENCES = 200
+CHECKED_SENTENCES = 200
 """Largest number of sentences in a check."""
 
 SCORE_TOLERANCE = 1e-3
@@ -49,7 +49,7 @@ class CheckSet:
 
 
 @dataclass(frozen=True)
-class Report:
+class ParityReport:
     """The comparison of an exported model with heed's."""
 
     name: str
@@ -97,7 +97,7 @@ def validation_set(run: Path, directions: Sequence[str]) -> CheckSet:
 
 def check_set(name: str, sources: Sequence[str], references: Sequence[str] | None = None) -> CheckSet:
     """Return the first sentences that are not blank; raise a HeedError if there are none."""
-    rows = [row for row in zip(sources, references or sources, strict=False) if row[0].strip()][:SENTENCES]
+    rows = [row for row in zip(sources, references or sources, strict=False) if row[0].strip()][:CHECKED_SENTENCES]
     if not rows:
         raise HeedError(f"{name} has no sentence to check the export with.")
     return CheckSet([src for src, _ in rows], [ref for _, ref in rows] if references else None, name)
@@ -107,13 +107,13 @@ def random_set(tokenizer: Tokenizer) -> CheckSet:
     """Return sentences of 1 to 16 random source subwords."""
     random = Random(0)
     ids = range(EOS + 1, tokenizer.src_vocab)
-    rows = [random.choices(ids, k=random.randint(1, 16)) for _ in range(SENTENCES)]
+    rows = [random.choices(ids, k=random.randint(1, 16)) for _ in range(CHECKED_SENTENCES)]
     return check_set("random subwords", tokenizer.decode_src(rows))
 
 
 def compare_engines(
     translator: Translator, engine: ExportedEngine, check: CheckSet, *, is_exact: bool = True
-) -> Report:
+) -> ParityReport:
     """Translate and score the sentences with both engines, and compare the results.
 
     Raises:
@@ -131,7 +131,7 @@ def compare_engines(
         texts = map(translator.tokenizer.decode_tgt, (ours, theirs))
         before, after = (corpus_scores(text, check.references, tgt_lang=translator.tgt_lang).bleu for text in texts)
         bleu = before, after
-    report = Report(
+    report = ParityReport(
         check.name,
         sentences=len(sources),
         equal=len(sources) - len(different),

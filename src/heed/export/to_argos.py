@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from heed.errors import HeedError
 from heed.export import to_ctranslate2
-from heed.export.parity import CheckSet, Report
+from heed.export.parity import CheckSet, ParityReport
 from heed.inference.translator import Translator
 from heed.languages import base_language, language_name
 
@@ -30,7 +30,7 @@ def package_name(translator: Translator) -> str:
     return f"translate-{languages}-{PACKAGE_VERSION.replace('.', '_')}"
 
 
-def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
+def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None) -> ParityReport:
     """Write an ``.argosmodel`` file with a model of `to_ctranslate2.export`.
 
     Raises:

@@ -16,7 +16,7 @@ from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, NBest, Search
 from heed.errors import HeedError
 from heed.export import ctranslate2_model, require
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, random_set, validation_set
+from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_engines, random_set, validation_set
 from heed.inference import loading, model_folder
 from heed.inference.searches import build_search
 from heed.inference.translator import Translator
@@ -114,7 +114,7 @@ class CTranslate2Engine(ExportedEngine):
         return float(sum(scored.log_probs))
 
 
-def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None = None) -> Report:
+def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None = None) -> ParityReport:
     """Write a folder for `CTranslate2Engine`. CTranslate2 can also load it without heed.
 
     Args:

@@ -13,7 +13,7 @@ from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Hypothesis, NBest, Search
 from heed.errors import HeedError
 from heed.export import huggingface_model, require
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
+from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
 from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
@@ -21,7 +21,7 @@ from heed.languages import base_language
 from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE
 
 
-def export(translator: Translator, out: Path, check: CheckSet, *, quantization: None) -> Report:
+def export(translator: Translator, out: Path, check: CheckSet, *, quantization: None) -> ParityReport:
     """Write a new folder that ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer`` of transformers load.
 
     Raises:

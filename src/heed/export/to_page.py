@@ -12,7 +12,7 @@ import sentencepiece as spm
 import torch
 
 from heed.errors import HeedError
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
+from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
 from heed.export.weights import common_gaps, refuse, require_transformer
 from heed.inference.engine import TorchEngine, log_probs
 from heed.inference.searches import LENGTH_LIMITS
@@ -27,14 +27,16 @@ from heed.symbols import EOS
 EXAMPLES, EXAMPLE_WORDS = 12, range(6, 13)
 """The number of example sentences, and their length in words if the set has such sentences."""
 
-POSITIONS = (("sinusoidal", "add"), ("rotary", None), ("none", None))
+PAGE_POSITIONS = (("sinusoidal", "add"), ("rotary", None), ("none", None))
 """Kinds of positions that the page computes, and how each is merged with embeddings."""
 
 PROBE = "  Xﬁ№\u00a0 y "
 """A text that every rule of normalization but identity changes further than to "▁Xﬁ№\u00a0▁y"."""
 
 
-def export(translator: Translator, out: Path, check: CheckSet | None, *, quantization: str | None) -> Report | None:
+def export(
+    translator: Translator, out: Path, check: CheckSet | None, *, quantization: str | None
+) -> ParityReport | None:
     """Write the page.
 
     Args:
@@ -95,7 +97,7 @@ def describe(model: Seq2Seq) -> dict[str, Any]:
     unsupported = {
         **common_gaps(config),
         f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
-        positions: (kind, merge) not in POSITIONS,
+        positions: (kind, merge) not in PAGE_POSITIONS,
         f"activation but ReLU (model.activation={config.activation})": config.activation != "relu",
     }
     refuse("The page", unsupported)

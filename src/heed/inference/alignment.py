@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from heed.errors import HeedError, argument
-from heed.evaluation.alignment import ROWS, Extraction, candidate_maps
+from heed.evaluation.alignment import MAP_ROWS, Extraction, candidate_maps
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference.outputs import Attended
 
@@ -48,7 +48,7 @@ def choose_extraction(
         chosen = replace(chosen, head=head or None)
     if row is not None:
         chosen = replace(chosen, row=row)
-    if chosen.row not in ROWS:
+    if chosen.row not in MAP_ROWS:
         raise HeedError(f"{argument('row', row)} is unknown: choose output or input.")
     if not (1 <= chosen.layer <= layers and 1 <= (chosen.head or 1) <= heads):
         raise HeedError(

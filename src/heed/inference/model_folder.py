@@ -29,7 +29,7 @@ from heed.files import check_regular, read_yaml, write_file, writing, yaml_text
 from heed.models import FAMILIES, build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.options import find_wrong_values, format_value, from_plain, raise_problems
-from heed.run_format import FORMAT, check_run_format
+from heed.run_format import RUN_FORMAT, check_run_format
 
 WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 
@@ -60,7 +60,7 @@ def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: Mapping[s
         folder: created if it does not exist.
         extra: further keys of ``config.yaml``, for example the languages and search settings.
     """
-    header = {"format": FORMAT, "family": model.config.family, "model": model.config.to_plain()}
+    header = {"format": RUN_FORMAT, "family": model.config.family, "model": model.config.to_plain()}
     config = {**header, **extra, **header}
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 from heed import functional
 from heed.kernels.choice import is_plain
 
-BLOCK = 64  # values per block: a block is skipped if its maximum is too small
+TOPK_BLOCK = 64  # values per block: a block is skipped if its maximum is too small
 MAX_SORTED = 1024  # values in all rows together up to which sorting the rows is faster: it is one operation
 
 
@@ -18,15 +18,15 @@ def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], 
     first. Nothing here depends on the values, so an accelerator is not waited for.
     """
     length = x.shape[1]
-    whole = length - length % BLOCK
+    whole = length - length % TOPK_BLOCK
     if is_plain():
         return functional.stable_topk(x, k)
-    if length < 4 * k * BLOCK:
+    if length < 4 * k * TOPK_BLOCK:
         return _topk(x, k)
-    _, blocks = _topk(x[:, :whole].view(len(x), -1, BLOCK).amax(2), k)
+    _, blocks = _topk(x[:, :whole].view(len(x), -1, TOPK_BLOCK).amax(2), k)
     # In ascending order, so that equal values stay in the order of their indices.
     blocks = blocks.sort(1).values
-    candidates = (blocks[..., None] * BLOCK + torch.arange(BLOCK, device=x.device)).flatten(1)
+    candidates = (blocks[..., None] * TOPK_BLOCK + torch.arange(TOPK_BLOCK, device=x.device)).flatten(1)
     if whole < length:
         rest = torch.arange(whole, length, device=x.device).expand(len(x), -1)
         candidates = torch.cat([candidates, rest], 1)

@@ -23,7 +23,7 @@ from heed.launch.summary import run_facts
 from heed.progress import progress_bar
 from heed.training.callbacks.diagnosis import known_facts, sample_text
 
-EXAMPLES = 5  # lines or ranges of lines that are named for each fault
+NAMED_RANGES = 5  # lines or ranges of lines that are named for each fault
 
 
 def check(
@@ -116,11 +116,11 @@ def _examine(
 
 
 def _ranges(rows: Sequence[int]) -> str:
-    """Return ascending numbers as ranges: the first `EXAMPLES` of them, and how many numbers there are."""
+    """Return ascending numbers as ranges: the first `NAMED_RANGES` of them, and how many numbers there are."""
     groups = [[row for _, row in group] for _, group in groupby(enumerate(rows), lambda item: item[1] - item[0])]
     ranges = [f"{group[0]:,}" + f"–{group[-1]:,}" * (len(group) > 1) for group in groups]
-    rest = f", … ({len(rows):,} in all: --lines FILE lists them)" * (len(ranges) > EXAMPLES)
-    return ", ".join(ranges[:EXAMPLES]) + rest
+    rest = f", … ({len(rows):,} in all: --lines FILE lists them)" * (len(ranges) > NAMED_RANGES)
+    return ", ".join(ranges[:NAMED_RANGES]) + rest
 
 
 def _write_kept(folder: Path, texts: Sequence[Text]) -> Iterator[str]:

@@ -97,7 +97,7 @@ def write_run(
         "match": match,
         "initial_scores": json.loads(initial.read_text(encoding="utf-8")) if initial.exists() else None,
         "alignment": alignment,
-        **({} if texts is None else {"corpora": texts}),
+        **({} if texts is None else {"texts": texts}),
         "model_dir": str(run.path / "model"),
         "git": _git_commit(),
         "options": list(options),

@@ -28,7 +28,7 @@ from heed.progress import print_line
 from heed.report.grid import print_grid, write_table
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.claim import create, creation_order
-from heed.runs.config import CONFIG_LIMIT, GRID
+from heed.runs.config import CONFIG_LIMIT, GRID_FILE
 from heed.runs.folder import write_failure
 from heed.runs.results import RESULTS
 from heed.training.callbacks.signals import end_other_processes
@@ -103,7 +103,9 @@ class GridFolder(Callback):
 
 def newest_grid(home: Path, words: Sequence[str]) -> Path:
     """Return the newest grid in ``home`` that this command started; raise a HeedError if there is none."""
-    found = {file.parent: read_yaml(file, limit=CONFIG_LIMIT)["hydra"]["overrides"] for file in home.glob(f"*/{GRID}")}
+    found = {
+        file.parent: read_yaml(file, limit=CONFIG_LIMIT)["hydra"]["overrides"] for file in home.glob(f"*/{GRID_FILE}")
+    }
     grids = [folder for folder, given in found.items() if _started_by(given["task"]) == _started_by(words)]
     if not grids:
         raise HeedError(f"resume=true found no grid of this command in {home}: leave out resume=true to start it.")

@@ -13,7 +13,7 @@ from heed.launch.parts import build_model_on
 from heed.models.seq2seq import ModelConfig
 from heed.options import format_value, get_option
 from heed.progress import print_line
-from heed.runs.config import GRID, read_config
+from heed.runs.config import GRID_FILE, read_config
 from heed.runs.results import RESULTS, read_results
 
 QUANTITIES = {"params": "parameters", "time": "seconds of training", "tokens": "target tokens"}
@@ -49,7 +49,7 @@ def match_run(
     if given["match_to"] is None:
         raise HeedError(f"match={quantity} needs a run to match: train a grid (-m), or give match_to=RUN.")
     run = Path(given["match_to"])
-    if (run / GRID).is_file():
+    if (run / GRID_FILE).is_file():
         run = next(run.glob("0_*/"), run / "0")
     if folder and run.resolve() == folder.resolve():
         return {"quantity": quantity, "run": None, "options": {}}

@@ -77,7 +77,7 @@ def settle(command: Command, folder: Path | None = None) -> RunPlan:
 
     typical, parts = check_options(options, before)
     check_world_size(check_machine(typical["trainer"], getattr(parts["model"], "cell", None)))
-    plan = RunPlan(command, typical, parts, cache(partial(read_text, typical, parts)), _pruned_by(command))
+    plan = RunPlan(command, typical, parts, cache(partial(read_corpus, typical, parts)), _pruned_by(command))
     options, auto = settle_auto(options, lambda: len(plan.text()[0].train), before)
     match = None
     if options["match"] is not None:
@@ -175,7 +175,7 @@ def _family(model: Mapping[str, Any]) -> str | None:
     return getattr(resolve_name(model["_target_"]), "family", None) if model.get("_target_") else None
 
 
-def read_text(options: Options, parts: Parts) -> tuple[Corpus, Tokenizer]:
+def read_corpus(options: Options, parts: Parts) -> tuple[Corpus, Tokenizer]:
     """Read and clean the corpus; train its tokenizer, or read it from the cache or from the model of ``init_from``."""
     corpus: Corpus = parts["data"].load()
     print_line(corpus.train.describe_cleaning())

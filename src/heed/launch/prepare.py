@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from heed.data.pairs.encoding import encode
 from heed.launch.compose import compose, flags_last
 from heed.launch.errors import explained
-from heed.launch.plan import check_options, read_text
+from heed.launch.plan import check_options, read_corpus
 from heed.launch.program import HEED_TRAIN
 
 
@@ -20,7 +20,7 @@ def prepare(words: Sequence[str]) -> str:
     with explained(words):
         words = flags_last(words)
         options, parts = check_options(compose(words).options)
-    corpus, tokenizer = read_text(options, parts)
+    corpus, tokenizer = read_corpus(options, parts)
     lines = []
     for text in corpus.train.texts:
         pairs = encode(text, tokenizer)

@@ -28,7 +28,7 @@ from heed.progress import is_first_process, print_line
 from heed.report.run_page import write_report
 from heed.runs.checkpoints import BUILT_IN, Selection
 from heed.runs.folder import RunFolder
-from heed.runs.results import FACTS, INITIAL_SCORES, PRUNED, plain_scores
+from heed.runs.results import FACTS_FILE, INITIAL_SCORES, PRUNED, plain_scores
 from heed.runs.trained import TrainedRun
 from heed.training.callbacks.ema import EMA
 from heed.training.callbacks.page import RunPage
@@ -155,7 +155,7 @@ def _announce(
     facts = run_facts(trainer, module, data, options=plan.command.differences, auto=plan.auto)
     print_line("\n".join(f"{name + ':':<9} {text}" for name, text in [*facts.items(), ("Folder", folder)]))
     text = json.dumps(facts | machine_facts(trainer, data), indent=2, ensure_ascii=False)
-    write_file(folder / FACTS, text + "\n")
+    write_file(folder / FACTS_FILE, text + "\n")
 
 
 def _require_room(folder: Path, module: TranslationModule, *, has_average: bool) -> None:

@@ -15,7 +15,7 @@ from torch.nn import Parameter
 from heed import __version__
 from heed.data.datamodule import TranslationData
 from heed.evaluation.metrics import format_score
-from heed.report.run_page import REPORT
+from heed.report.run_page import REPORT_FILE
 from heed.runs.results import RESULTS, scores_by_split
 from heed.training.memory import activation_bytes, count_moments
 from heed.training.module import TranslationModule
@@ -102,7 +102,7 @@ def idle_devices(devices: int, data: TranslationData) -> str:
 def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -> str:
     """Return the main results of a finished run, and a command that translates ``example``, a source sentence."""
     lines = [
-        f"Report:   {folder / REPORT}",
+        f"Report:   {folder / REPORT_FILE}",
         f"Trained {results['params']:,} parameters for {results['steps']:,} steps ({results['epochs']} epochs) in "
         f"{results['train_seconds']:.0f} s, {results['tokens_per_second']:,.0f} tokens/s.",
     ]

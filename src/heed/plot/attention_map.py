@@ -11,7 +11,7 @@ import numpy.typing as npt
 from heed.plot.canvas import INK, SOFT_INK, Canvas, TextStyle, is_wide, shade
 from heed.symbols import WORD_START
 
-Weights = npt.NDArray[np.floating[Any]]
+AttentionWeights = npt.NDArray[np.floating[Any]]
 """Attention weights of Q queries on K keys, each row a distribution, except with ``reach=local_p``: "Q K"."""
 
 TITLES = {
@@ -39,7 +39,7 @@ class MapSet:
 
     kind: str
     """A key of `TITLES`."""
-    weights: Weights
+    weights: AttentionWeights
     """ "L H Q K" """
     rows: Sequence[str]
     """The pieces of the queries."""
@@ -56,7 +56,7 @@ def piece_label(piece: str) -> str:
     return f"·{piece}" if piece[:1].isalnum() and not is_wide(piece[0]) else piece
 
 
-def most_informative_head(weights: Weights) -> tuple[int, int]:
+def most_informative_head(weights: AttentionWeights) -> tuple[int, int]:
     """Return (layer, head), from 0, of the map that says most about the sentence.
 
     It has the largest sum of two numbers. Queries have equal probability in both.
@@ -105,13 +105,13 @@ def draw_overview(sets: Sequence[MapSet], *, heading: Sequence[str]) -> Canvas:
 
 
 def draw_filmstrip(
-    maps: MapSet, frames: Mapping[str, Weights], layer: int, head: int, *, heading: Sequence[str]
+    maps: MapSet, frames: Mapping[str, AttentionWeights], layer: int, head: int, *, heading: Sequence[str]
 ) -> Canvas:
     """Draw one map at several training steps; ``layer`` and ``head`` count from 0, ``heading`` is a list of lines.
 
     Args:
         maps: The kind of attention and the pieces; its weights are not drawn.
-        frames: Weights "Q K" by title, in order.
+        frames: AttentionWeights "Q K" by title, in order.
     """
     panels = list(frames.items())
     per_row = max(1, MAX_GRID_WIDTH // (FILMSTRIP_CELL * max(len(maps.columns), 6)))
@@ -125,7 +125,7 @@ class _Grid:
     """Panels with the same labels: rows are labelled beside the first panel, columns above the top row of panels."""
 
     title: str
-    panels: Sequence[Sequence[tuple[str, Weights]]]
+    panels: Sequence[Sequence[tuple[str, AttentionWeights]]]
     """The title and weights of each."""
     maps: MapSet
     """The pieces and the gold alignment; its weights are not drawn."""

@@ -22,13 +22,13 @@ from heed.comparison.runs import group_runs, read_other_sides, read_sides
 from heed.errors import HeedError, argument
 from heed.evaluation.metrics import format_score
 from heed.evaluation.scores import Metric
-from heed.evaluation.significance import METRICS, wilson
+from heed.evaluation.significance import TESTED, wilson
 from heed.evaluation.symptoms import SYMPTOMS
 from heed.files import write_file
 from heed.report.curves import explained_damage, head_charts, read_clock, read_curve
-from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
+from heed.report.figures import FigureRow, Mark, dot_plot, heat_map, legend, table
 from heed.report.pages import render_template, side_class
-from heed.runs.checkpoints import METRICS as TRAINING_METRICS
+from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.records import SPEED, read_csv
 from heed.runs.table import format_table
 
@@ -128,7 +128,7 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
         evidence=evidence,
         names=names,
         legend=legend(names),
-        differences={metric: _difference_figure(tested, metric) for metric in METRICS if tested},
+        differences={metric: _difference_figure(tested, metric) for metric in TESTED if tested},
         paired_tests=_paired_tests(comparison.pairs),
         score_table=table(head, scores, name="Scores of the systems"),
         data={
@@ -156,7 +156,7 @@ def _difference_figure(pairs: Sequence[PairReport], metric: str) -> Markup:
         if found.over_seeds:
             marks.append(Mark(found.value, found.over_sentences, "component", "over sentences"))
             marks.append(Mark(found.value, found.over_seeds, "component", "over seeds"))
-        rows.append(Row(pair.better, marks, f"minus {pair.worse}"))
+        rows.append(FigureRow(pair.better, marks, f"minus {pair.worse}"))
     return dot_plot(rows, name=f"Differences in {metric}", line=0)
 
 
@@ -174,10 +174,10 @@ def _paired_tests(pairs: Sequence[PairReport]) -> Markup:
 def _score_table(comparison: Comparison) -> list[list[str]]:
     """Return the lines of the table of scores, the titles first."""
     columns = ("mean", "95 % over sentences", "SD over seeds")
-    lines = [["", *(f"{metric}, {column}" for metric in METRICS for column in columns), *comparison.sides[0].metrics]]
+    lines = [["", *(f"{metric}, {column}" for metric in TESTED for column in columns), *comparison.sides[0].metrics]]
     for side in comparison.sides:
         line = [side.name]
-        for score in (side.scores[metric] for metric in METRICS):
+        for score in (side.scores[metric] for metric in TESTED):
             low, high = score.over_sentences
             deviation = "–" if score.over_seeds is None else f"{score.over_seeds:.2f}"
             line += [f"{score.mean:.2f}", f"{low:.2f} – {high:.2f}", deviation]
@@ -190,13 +190,13 @@ def _bucketing_figure(bucketing: BucketingReport) -> Markup:
     for bucket in bucketing.buckets:
         count = f"{bucket.sentences:,} sentence{'s' if bucket.sentences > 1 else ''}"
         if bucket.sentences < MIN_BUCKET_SENTENCES:
-            rows.append(Row(bucket.label, [], f"{count}: too few to score"))
+            rows.append(FigureRow(bucket.label, [], f"{count}: too few to score"))
         else:
             marks = [
                 Mark(score.mean, score.over_sentences, side_class(side), f"{score.mean:.1f}")
                 for side, score in enumerate(bucket.scores["BLEU"])
             ]
-            rows.append(Row(bucket.label, marks, count))
+            rows.append(FigureRow(bucket.label, marks, count))
     return dot_plot(rows, name=f"BLEU by {bucketing.title}")
 
 
@@ -214,7 +214,7 @@ def _learning_curves(comparison: Comparison) -> list[dict[str, Any]]:
             names = [side.name, *[""] * (len(side.runs) - 1)]
             for name, run in zip(names, map(Path, side.runs), strict=True):
                 with explained_damage(run):
-                    steps, values = read_curve(read_csv(run / TRAINING_METRICS), column)
+                    steps, values = read_curve(read_csv(run / METRICS_FILE), column)
                     clock = read_clock(read_csv(run / SPEED))
                 curve = {"name": name, "side": number % 6, "steps": steps, "values": values, "clock": clock}
                 curves += [curve] if steps else []
@@ -231,7 +231,7 @@ def _challenge(evidence: Evidence) -> Markup | None:
     for tag in tags:
         by_side = [[run[tag] for run in runs] for runs in evidence.accuracy]
         marks = [_accuracy_mark(side, found) for side, found in enumerate(by_side) if found]
-        rows.append(Row(tag, marks, f"{next(found for found in by_side if found)[0].total:,} contrasts"))
+        rows.append(FigureRow(tag, marks, f"{next(found for found in by_side if found)[0].total:,} contrasts"))
     return dot_plot(rows, name="Contrastive accuracy in per cent", line=50)
 
 

@@ -18,10 +18,10 @@ from heed.runs.records import ATTENTION, HEADS, read_csv
 BUCKETS = 500
 """A longer curve is cut into this many parts. The smallest and the largest value of each are drawn."""
 HEAD_POINTS = 60  # validations in a curve of a head: its panel is small
-MEASURES = {"entropy": "entropy", "aer": "alignment error rate"}
+HEAD_MEASURES = {"entropy": "entropy", "aer": "alignment error rate"}
 """Columns of ``attention/heads.csv`` and what they are."""
 
-Rows = Sequence[Mapping[str, str]]
+CsvRows = Sequence[Mapping[str, str]]
 """Rows of ``metrics.csv`` or ``speed.csv``."""
 Curve = tuple[list[int], list[float]]
 """Steps and values."""
@@ -36,7 +36,7 @@ def explained_damage(run: Path) -> Iterator[None]:
         raise HeedError(f"A file in {run} is damaged or was not written by heed ({error}): copy it again.") from error
 
 
-def read_curve(rows: Rows, column: str) -> Curve:
+def read_curve(rows: CsvRows, column: str) -> Curve:
     """Return a column with its steps; empty if the file lacks it.
 
     Training metrics of long runs are thinned out; each validation is kept.
@@ -66,21 +66,21 @@ def head_charts(runs: Sequence[tuple[int, Path]]) -> list[dict[str, Any]]:
             for row in read_csv(run / ATTENTION / HEADS):
                 heads[row["attention"], int(row["layer"]), int(row["head"])].append(row)
             for (kind, layer, head), rows in heads.items():
-                for measure in MEASURES:
+                for measure in HEAD_MEASURES:
                     steps, values = read_curve(thin(rows, HEAD_POINTS), measure)
                     if steps:
                         charts[kind, measure][layer, head].append({"side": side, "steps": steps, "values": values})
     return [
         {
             "title": TITLES[kind][0],
-            "unit": MEASURES[measure],
+            "unit": HEAD_MEASURES[measure],
             "panels": [{"layer": layer, "head": head, "curves": of} for (layer, head), of in sorted(panels.items())],
         }
         for (kind, measure), panels in charts.items()
     ]
 
 
-def read_clock(speed: Rows) -> list[list[float]]:
+def read_clock(speed: CsvRows) -> list[list[float]]:
     """Return steps, and the tokens and the seconds up to each of them."""
     return [[float(row[key]) for row in thin(speed, BUCKETS)] for key in ("step", "tokens", "seconds")]
 

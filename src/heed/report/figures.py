@@ -38,7 +38,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Row:
+class FigureRow:
     """Marks below each other, if there are any, with a common label at the left."""
 
     label: str
@@ -46,7 +46,7 @@ class Row:
     note: str = ""  # small text below the label
 
 
-def dot_plot(rows: Sequence[Row], *, name: str, line: float | None = None) -> Markup:
+def dot_plot(rows: Sequence[FigureRow], *, name: str, line: float | None = None) -> Markup:
     """Draw values and intervals on one axis, with a vertical reference line at ``line``.
 
     ``name`` describes the figure, here and below, to screen readers.

@@ -8,7 +8,7 @@ import numpy as np
 from heed.interventions.ablation import HeadImportance
 from heed.interventions.patching import PatchedHead, Patching
 from heed.plot.attention_map import TITLES, piece_label
-from heed.report.figures import Mark, Row, dot_plot, heat_map
+from heed.report.figures import FigureRow, Mark, dot_plot, heat_map
 from heed.report.pages import render_template
 from heed.runs.table import format_table
 
@@ -20,7 +20,7 @@ def ablation_page(scores: Mapping[str, float], heads: Sequence[HeadImportance], 
         rows = []
         for kind, (title, _) in TITLES.items():
             own = [_row(head, measure) for head in heads if head.attention == kind]
-            rows += [Row(title, []), *own] if own else []
+            rows += [FigureRow(title, []), *own] if own else []
         figures[measure] = dot_plot(rows, name=f"{measure} lost", line=0.0)
     first = max(heads, key=lambda head: head.lost["BLEU"])
     useful = sum(head.lost["BLEU"][1][0] > 0 for head in heads)
@@ -41,11 +41,11 @@ def ablation_table(scores: Mapping[str, float], heads: Sequence[HeadImportance])
     return format_table(lines, "<" + ">" * (len(lines[0]) - 1))
 
 
-def _row(head: HeadImportance, measure: str) -> Row:
+def _row(head: HeadImportance, measure: str) -> FigureRow:
     value, interval = head.lost[measure]
     style = "side-0" if interval[0] > 0 else "component"
     mark = Mark(value, interval, style, " ".join(_cells(head, measure)))
-    return Row(f"layer {head.layer + 1}, head {head.head + 1}", [mark])
+    return FigureRow(f"layer {head.layer + 1}, head {head.head + 1}", [mark])
 
 
 def _cells(head: HeadImportance, measure: str) -> list[str]:

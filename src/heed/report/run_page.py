@@ -14,15 +14,15 @@ from heed import __version__
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.plot.attention_map import most_informative_head, piece_label
-from heed.report.curves import Rows, explained_damage, head_charts, read_clock, read_curve, thin
+from heed.report.curves import CsvRows, explained_damage, head_charts, read_clock, read_curve, thin
 from heed.report.pages import render_template
-from heed.runs.checkpoints import METRICS, checkpoint_step, latest_checkpoint
+from heed.runs.checkpoints import METRICS_FILE, checkpoint_step, latest_checkpoint
 from heed.runs.claim import find_state
 from heed.runs.config import find_config, read_overrides
 from heed.runs.records import ARRAYS, ATTENTION, DIAGNOSES, PIECES, SAMPLES, SPEED, read_csv, read_json_lines
-from heed.runs.results import FACTS, RESULTS, read_results, scores_by_split
+from heed.runs.results import FACTS_FILE, RESULTS, read_results, scores_by_split
 
-REPORT = "report.html"
+REPORT_FILE = "report.html"
 SAMPLES_BYTES, MAP_BYTES = 1_500_000, 100_000
 """Of all samples, and of the maps of a sentence. If there are more, fewer validations are shown."""
 MAX_SENTENCES = 8  # sentences of a validation set whose translations and maps are shown
@@ -30,8 +30,8 @@ MAX_SENTENCES = 8  # sentences of a validation set whose translations and maps a
 
 def write_report(run: Path, *, is_running: bool | None = None) -> Path:
     """Write ``report.html`` to the folder of a run, and return its path; see `render_report`."""
-    write_file(run / REPORT, render_report(run, is_running=is_running).encode(errors="replace"))
-    return run / REPORT
+    write_file(run / REPORT_FILE, render_report(run, is_running=is_running).encode(errors="replace"))
+    return run / REPORT_FILE
 
 
 def render_report(run: Path, *, is_running: bool | None = None) -> str:
@@ -50,7 +50,7 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
     results = read_results(run / RESULTS) if state == "finished" else {}
     checkpoint = latest_checkpoint(run)
     with explained_damage(run):
-        rows, speed, samples = read_csv(run / METRICS), read_csv(run / SPEED), _samples(run / SAMPLES)
+        rows, speed, samples = read_csv(run / METRICS_FILE), read_csv(run / SPEED), _samples(run / SAMPLES)
         data = {
             "figures": _figures(rows, speed),
             "clock": read_clock(speed),
@@ -75,7 +75,7 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
             validations=[row for row in rows if row["valid_loss"]],
             results=results,
             scores=scores_by_split(results) if state == "finished" else {},
-            facts=_read_json(run / FACTS),
+            facts=_read_json(run / FACTS_FILE),
             options=results.get("options") or read_overrides(run),
             example=shlex.quote(next((texts["source"][0] for texts in samples.values()), "A sentence.")),
             diagnoses=read_json_lines(run / DIAGNOSES),
@@ -99,7 +99,7 @@ def _resume_command(run: Path) -> str:
 # ---- the data of the figures, which the script of the page draws
 
 
-def _figures(rows: Rows, speed: Rows) -> list[dict[str, Any]]:
+def _figures(rows: CsvRows, speed: CsvRows) -> list[dict[str, Any]]:
     """Return the title, the unit, and the curves by name of each figure. Curves may be empty."""
     columns = [name.removeprefix("valid_") for name in (rows[0] if rows else ()) if name.startswith("valid_")]
     figures = [

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from heed.errors import HeedError
 from heed.report.pages import render_template
-from heed.report.run_page import REPORT, render_report
+from heed.report.run_page import REPORT_FILE, render_report
 from heed.runs.claim import FAILURE, find_state
 from heed.runs.config import CONFIG
 from heed.runs.table import read_runs
@@ -64,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         run = (self.folder / path).resolve().parent
         if not path:
             page = version = _list_page(self.folder, round(time.monotonic() / LIST_SECONDS))
-        elif path.rpartition("/")[2] == REPORT and run.is_relative_to(self.folder):
+        elif path.rpartition("/")[2] == REPORT_FILE and run.is_relative_to(self.folder):
             page, version = render_report(run) if self.command == "GET" else "", _version(run)
         else:
             raise HeedError("Only the pages of runs are here.")
@@ -99,5 +99,5 @@ def _list_page(folder: Path, tick: int) -> str:
         started = datetime.fromtimestamp(max(file.stat().st_mtime for file in files if file.exists()))
         words = re.split(r" (?=[\w+~./@-]+=)", row["settings"])
         settings = [(name, value.strip("'\"")) for name, _, value in (word.partition("=") for word in words) if name]
-        row |= {"started": started, "href": f"/{quote(row['run'])}/{REPORT}", "settings": settings}
+        row |= {"started": started, "href": f"/{quote(row['run'])}/{REPORT_FILE}", "settings": settings}
     return render_template("runs.html.j2", path=folder, runs=sorted(rows, key=lambda row: row["started"])[::-1])

@@ -12,7 +12,7 @@ from heed.report.figures import table
 from heed.report.pages import render_template
 from heed.report.sweep import StudySummary
 
-CURVES = 6  # trials with a curve, one for each colour of the figures
+SHOWN_CURVES = 6  # trials with a curve, one for each colour of the figures
 
 
 def write_page(study: StudySummary, page: Path) -> None:
@@ -65,4 +65,4 @@ def learning_curves(study: StudySummary) -> list[dict[str, Any]]:
         if trial.curve
         for steps, values in [zip(*trial.curve, strict=True)]
     ]
-    return [curve | {"side": side} for side, curve in enumerate(curves[:CURVES])]
+    return [curve | {"side": side} for side, curve in enumerate(curves[:SHOWN_CURVES])]

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from heed.comparison.pairs import MIN_BLEU
+from heed.comparison.pairs import MIN_COMPARED_BLEU
 from heed.options import format_value
 from heed.report.sweep import State, StudySummary, TrialSummary, Value
 from heed.runs.table import format_table
@@ -57,11 +57,11 @@ def untrained(study: StudySummary) -> str:
         best, score = found[0].number, found[0].values[0]
     else:
         return ""
-    if len(study.objectives) > 1 or not study.objectives[0].endswith("bleu") or score >= MIN_BLEU:
+    if len(study.objectives) > 1 or not study.objectives[0].endswith("bleu") or score >= MIN_COMPARED_BLEU:
         return ""
     return (
         f"No trial is trained enough to be compared: the best {study.objectives[0]}, {format_objective(score)} "
-        f"(trial {best}), is below {MIN_BLEU:g}. Train longer: raise trainer.max_steps or trainer.max_epochs."
+        f"(trial {best}), is below {MIN_COMPARED_BLEU:g}. Train longer: raise trainer.max_steps or trainer.max_epochs."
     )
 
 

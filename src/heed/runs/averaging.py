@@ -16,7 +16,7 @@ from heed.run_format import check_run_format
 from heed.runs.checkpoints import FORMAT_KEY, check_undamaged
 from heed.runs.config import changed_options
 
-EMA = "ema"
+EMA_STATE = "ema"
 """Key of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
 
 
@@ -74,9 +74,9 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
         raise HeedError(f"{path} cannot be read, or is damaged ({error.strerror}).") from error
     except Exception as error:  # a damaged pickle can raise any exception
         raise HeedError(f"{path} is damaged, or not a checkpoint of heed.") from error
-    if ema and EMA not in _part(checkpoint, "callbacks", path):
+    if ema and EMA_STATE not in _part(checkpoint, "callbacks", path):
         raise HeedError(f"{path} holds no moving average: its run had no callbacks.ema.decay=DECAY.")
-    state = _part(checkpoint["callbacks"][EMA], "weights", path) if ema else _part(checkpoint, "state_dict", path)
+    state = _part(checkpoint["callbacks"][EMA_STATE], "weights", path) if ema else _part(checkpoint, "state_dict", path)
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
     if wrong := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
         raise HeedError(f"{path} is not a checkpoint of heed: {wrong[0]} is not a tensor.")

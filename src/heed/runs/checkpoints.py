@@ -16,12 +16,12 @@ from heed.runs.config import find_config
 from heed.runs.records import read_csv
 
 CHECKPOINTS = "checkpoints"
-METRICS = "metrics.csv"
+METRICS_FILE = "metrics.csv"
 BUILT_IN = ("bleu", "chrf", "loss")
 """The metrics of every validation, in tie-breaking order. ``metrics=`` and ``select=`` add others."""
-MIN_BLEU = 1.0  # below this, differences are random: a few matching words of a model that does not translate yet
+MIN_RANKED_BLEU = 1.0  # below this, differences are random: a few matching words of a model that does not translate yet
 FORMAT_KEY = "heed_format"
-"""The key of `heed.run_format.FORMAT` in a checkpoint."""
+"""The key of `heed.run_format.RUN_FORMAT` in a checkpoint."""
 
 
 # ---- ranking
@@ -36,7 +36,7 @@ def sign(metric: str) -> int:
 class Selection:
     """Ranks validations by one metric. BLEU, chrF and loss break ties, in this order.
 
-    Validations below ``MIN_BLEU`` rank last. If the metric is BLEU, they are ranked by loss.
+    Validations below ``MIN_RANKED_BLEU`` rank last. If the metric is BLEU, they are ranked by loss.
     """
 
     metric: str = "bleu"
@@ -53,7 +53,7 @@ class Selection:
 
     def deciding_metric(self, scores: Mapping[str, float]) -> str:
         """Return the metric that ranks this validation against others that are not better."""
-        return "loss" if self.metric == "bleu" and scores["bleu"] < MIN_BLEU else self.metric
+        return "loss" if self.metric == "bleu" and scores["bleu"] < MIN_RANKED_BLEU else self.metric
 
 
 # ---- the files
@@ -80,7 +80,7 @@ def kept_checkpoints(run: Path, kind: Literal["best", "last"], count: int) -> li
     steps = sorted((step for step in paths if step >= 0), reverse=True)
     if kind == "best":
         selection = Selection((find_config(run) or {}).get("select", "bleu"))
-        scores = _validation_scores(run / METRICS, (*BUILT_IN, selection.metric))
+        scores = _validation_scores(run / METRICS_FILE, (*BUILT_IN, selection.metric))
         steps = selection.ranked({step: scores[step] for step in steps if step in scores})
     if not 1 <= count <= len(steps):
         raise HeedError(

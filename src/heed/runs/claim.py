@@ -9,16 +9,16 @@ from typing import Literal
 
 from heed.errors import HeedError
 from heed.files import writing
-from heed.runs.checkpoints import METRICS
+from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.config import CONFIG, HYDRA_FOLDER
-from heed.runs.results import FACTS, PRUNED, RESULTS
+from heed.runs.results import FACTS_FILE, PRUNED, RESULTS
 
 LOCK = ".lock"
 """A file in the run folder that is locked while a process trains there. The lock ends with the process."""
 FAILURE = "failure.txt"
 """Written to the folder of a run that failed: the reason in the first line, then the traceback."""
 
-State = Literal["finished", "pruned", "running", "failed", "interrupted"]
+RunState = Literal["finished", "pruned", "running", "failed", "interrupted"]
 
 
 def create(parent: Path, now: str | None = None) -> Path:
@@ -76,7 +76,7 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
-def find_state(run: Path, *, is_running: bool | None = None) -> tuple[State, str]:
+def find_state(run: Path, *, is_running: bool | None = None) -> tuple[RunState, str]:
     """Return the state of a run, or of a copy of its folder, and why it failed.
 
     ``is_running`` says whether a process trains there; None: find out.
@@ -94,9 +94,9 @@ def find_state(run: Path, *, is_running: bool | None = None) -> tuple[State, str
 
 def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
-    if not (folder / METRICS).exists():
+    if not (folder / METRICS_FILE).exists():
         hydra = [f"{HYDRA_FOLDER}/{name}.yaml" for name in ("config", "hydra", "overrides")]
-        for file in (CONFIG, FACTS, "wandb/id", "wandb/names.json", LOCK, *hydra):
+        for file in (CONFIG, FACTS_FILE, "wandb/id", "wandb/names.json", LOCK, *hydra):
             with suppress(PermissionError):  # on Windows, releasing the lock removes it
                 (folder / file).unlink(missing_ok=True)
     for path in (folder / "wandb", folder / HYDRA_FOLDER, folder):

@@ -18,7 +18,7 @@ CONFIG_LIMIT = 2**22
 HYDRA_FOLDER = ".hydra"
 OVERRIDES = f"{HYDRA_FOLDER}/overrides.yaml"
 """The file with a run's overrides, a list of ``key=value``."""
-GRID = "multirun.yaml"
+GRID_FILE = "multirun.yaml"
 """Hydra's file in the folder of a grid: its options, with the overrides as the user gave them."""
 
 Role = Literal["harmless", "limit", "seed", "text", "model", "condition"]
@@ -68,9 +68,9 @@ def read_overrides(run: Path) -> list[str]:
 
 def read_varied_overrides(run: Path) -> list[str] | None:
     """Return the overrides that vary within the run's grid, or None if the run is not a job of a grid."""
-    if not (run.parent / GRID).is_file():
+    if not (run.parent / GRID_FILE).is_file():
         return None
-    of_grid = read_yaml(run.parent / GRID, limit=CONFIG_LIMIT)["hydra"]["overrides"]["task"]
+    of_grid = read_yaml(run.parent / GRID_FILE, limit=CONFIG_LIMIT)["hydra"]["overrides"]["task"]
     return [override for override in read_overrides(run) if override not in of_grid]
 
 

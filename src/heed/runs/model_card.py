@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heed.evaluation.significance import METRICS, resample, sentence_statistics, spread
+from heed.evaluation.significance import TESTED, resample, sentence_statistics, spread
 from heed.files import write_file, yaml_text
 from heed.languages import base_language
 from heed.runs.results import direction_of, read_split, scores_by_split
@@ -76,7 +76,7 @@ def _score_rows(run: Path, results: Mapping[str, Any], name: str) -> list[dict[s
     statistics = sentence_statistics(translations, references, tgt_lang=direction_of(results, name).tgt_lang)
     scores = scores_by_split(results)[name]
     rows = []
-    for label, metric in METRICS.items():
+    for label, metric in TESTED.items():
         low, high = spread(resample([statistics[label]], metric, resamples=1_000)).over_sentences
         row = {"split": name, "metric": label, "low": low, "high": high}
         rows.append(row | {"score": scores[label.lower()], "signature": scores[f"{label.lower()}_signature"]})

@@ -12,7 +12,7 @@ from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.options import find_wrong_values
-from heed.run_format import FORMAT, check_run_format
+from heed.run_format import RUN_FORMAT, check_run_format
 
 if TYPE_CHECKING:
     from heed.evaluation.scores import Scores
@@ -23,13 +23,13 @@ RESULTS = "results.json"
 PRUNED = "pruned.txt"
 """Replaces the results if a search ended the run early."""
 
-FACTS = "facts.json"
+FACTS_FILE = "facts.json"
 """What the run trains on what, as the terminal shows it at the start."""
 
 INITIAL_SCORES = "initial_scores.json"
 """The scores before fine-tuning, by split."""
 
-FIELDS: dict[str, Any] = {
+RESULT_FIELDS: dict[str, Any] = {
     **dict.fromkeys(("name", "model", "data", "data_digest", "tokenizer_digest", "device", "weights"), str),
     **dict.fromkeys(("src_lang", "tgt_lang", "git", "model_dir", "init_from"), str | None),
     **dict.fromkeys(("format", "seed", "params", "steps", "tokens"), int),
@@ -67,7 +67,7 @@ def build_results(
     tests = plain_scores(evaluated)
     sets = {split: tests.pop(split) for split in validated}
     valid = sets[validated[0]] if len(sets) == 1 else {**mean_scores(sets), "sets": sets}
-    return {"format": FORMAT, **facts, "valid": valid, "test": scores_of_tests(valid, tests), "tests": tests}
+    return {"format": RUN_FORMAT, **facts, "valid": valid, "test": scores_of_tests(valid, tests), "tests": tests}
 
 
 def scores_of_tests(valid: Mapping[str, Any], tests: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -137,7 +137,7 @@ def plain_scores(evaluated: "Mapping[str, tuple[Scores, float]]") -> dict[str, d
 
 
 def read_results(file: Path) -> dict[str, Any]:
-    """Read ``results.json``. Fields may be missing, but have the types in `FIELDS`.
+    """Read ``results.json``. Fields may be missing, but have the types in `RESULT_FIELDS`.
 
     Raises:
         HeedError: if the file cannot be read, is not JSON, has another format, or a field has another type.
@@ -150,8 +150,8 @@ def read_results(file: Path) -> dict[str, Any]:
         results = None
     if not isinstance(results, dict):
         raise HeedError(f"{file} is damaged or was not written by heed: copy it again.")
-    check_run_format(results.get("format", FORMAT), file)
-    wrong = find_wrong_values(FIELDS, results, where="")
+    check_run_format(results.get("format", RUN_FORMAT), file)
+    wrong = find_wrong_values(RESULT_FIELDS, results, where="")
     tests = results.get("tests")
     score_sets = {"valid": results.get("valid"), "test": results.get("test")}
     score_sets |= {f"tests.{name}": scores for name, scores in tests.items()} if isinstance(tests, dict) else {}

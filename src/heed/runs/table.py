@@ -12,28 +12,28 @@ from typing import Any
 
 from heed.errors import HeedError
 from heed.run_format import RunFormatError
-from heed.runs.checkpoints import METRICS
+from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.claim import FAILURE, find_state
-from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
+from heed.runs.config import CONFIG, GRID_FILE, HYDRA_FOLDER, read_overrides
 from heed.runs.records import read_csv
 from heed.runs.results import RESULTS, direction_of, read_results, read_split
 
-Row = dict[str, Any]
+RunRow = dict[str, Any]
 
 COLUMNS: Mapping[str, tuple[str, str]] = tomllib.loads(
     Path(__file__).with_name("columns.toml").read_text(encoding="utf-8")
 )
 """Title and format of each column, in order, by the key of a row."""
 
-FACTS = ("name", "model", "data", "seed", "params", "steps", "epochs", "tokens_per_second", "weights", "git")
+COPIED_FIELDS = ("name", "model", "data", "seed", "params", "steps", "epochs", "tokens_per_second", "weights", "git")
 """Fields of results.json that are copied to a row."""
 
 MAX_SETTINGS = 80  # characters of the settings in the table
 
-LOWER_IS_BETTER = {"params", "minutes", "valid_loss", "test_loss"}
+SMALLEST_FIRST = {"params", "minutes", "valid_loss", "test_loss"}
 
 
-def read_runs(folder: Path) -> list[Row]:
+def read_runs(folder: Path) -> list[RunRow]:
     """Return one row for each run at or under ``folder``, sorted by path.
 
     The scores of a finished run are those of its results. An unfinished run has its last step and its best validation
@@ -47,10 +47,10 @@ def read_runs(folder: Path) -> list[Row]:
     rows = [_row(run) | {"run": str(run.relative_to(folder))} for run in _find_runs(folder)] if folder.is_dir() else []
     if not rows:
         raise HeedError(f"{folder} holds no runs: `python train.py` makes them in the folder runs.")
-    groups: dict[Path | None, list[Row]] = {}
+    groups: dict[Path | None, list[RunRow]] = {}
     for row in rows:
         parent = (folder / row["run"]).parent
-        groups.setdefault(parent if (parent / GRID).is_file() else None, []).append(row)
+        groups.setdefault(parent if (parent / GRID_FILE).is_file() else None, []).append(row)
     for grid, group in groups.items():
         common = set.intersection(*(set(row["overrides"]) for row in group))
         for row in group:
@@ -60,7 +60,7 @@ def read_runs(folder: Path) -> list[Row]:
     return rows
 
 
-def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
+def sort_runs(rows: Sequence[RunRow], key: str) -> list[RunRow]:
     """Sort rows by a column of `COLUMNS`: best values first, unknown last, text in natural order (2_rnn, 10_rnn)."""
     if key not in COLUMNS:
         raise HeedError(f"Runs cannot be sorted by {key!r}: choose one of {', '.join(COLUMNS)}.")
@@ -68,11 +68,11 @@ def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
     if key in ("run", "settings", "state"):
         known.sort(key=lambda row: [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", row[key])])
     else:
-        known.sort(key=lambda row: row[key], reverse=key not in LOWER_IS_BETTER)
+        known.sort(key=lambda row: row[key], reverse=key not in SMALLEST_FIRST)
     return known + [row for row in rows if row[key] is None]
 
 
-def runs_table(rows: Sequence[Row], style: str = "text") -> str:
+def runs_table(rows: Sequence[RunRow], style: str = "text") -> str:
     """Format rows under their titles; see `format_table`. Long settings are shortened; empty columns are left out."""
     columns: list[tuple[str, str, list[str]]] = []
     for key, (title, form) in COLUMNS.items():
@@ -86,7 +86,7 @@ def runs_table(rows: Sequence[Row], style: str = "text") -> str:
     return _format_columns(columns, style)
 
 
-def _settings_columns(rows: Sequence[Row]) -> list[tuple[str, str, list[str]]]:
+def _settings_columns(rows: Sequence[RunRow]) -> list[tuple[str, str, list[str]]]:
     """Return a column for each option that a grid varies, or one for all if the rows are not the jobs of one grid."""
     if not _is_one_grid(rows):
         return [("<", "settings", [_shorten(row["settings"] or "") for row in rows])]
@@ -94,13 +94,13 @@ def _settings_columns(rows: Sequence[Row]) -> list[tuple[str, str, list[str]]]:
     return [("<", name, [_shorten(row["varied"].get(name, "")) for row in rows]) for name in names]
 
 
-def _is_one_grid(rows: Sequence[Row]) -> bool:
+def _is_one_grid(rows: Sequence[RunRow]) -> bool:
     return all(row["varied"] is not None for row in rows) and len({Path(row["run"]).parent for row in rows}) == 1
 
 
-def group_by_setting(rows: Sequence[Row]) -> list[list[Row]]:
+def group_by_setting(rows: Sequence[RunRow]) -> list[list[RunRow]]:
     """Return the finished runs of each folder and setting, one for each seed."""
-    groups: dict[tuple[str, ...], dict[int, Row]] = {}
+    groups: dict[tuple[str, ...], dict[int, RunRow]] = {}
     for row in rows:
         if row["seed"] is not None and row["valid_bleu"] is not None:
             others = [o for o in row["overrides"] if not o.startswith("seed=")]
@@ -109,7 +109,7 @@ def group_by_setting(rows: Sequence[Row]) -> list[list[Row]]:
     return [list(by_seed.values()) for by_seed in groups.values()]
 
 
-def seed_table(rows: Sequence[Row], folder: Path, style: str = "text") -> str:
+def seed_table(rows: Sequence[RunRow], folder: Path, style: str = "text") -> str:
     """Format the mean ± standard deviation of BLEU over finished runs of one folder that differ only in their seed.
 
     Each setting with two or more seeds has a line; without any, return "". Of a grid, a line also has the difference of
@@ -159,7 +159,7 @@ def compare_with_first(groups: Sequence[Sequence[Path]]) -> list[tuple[float, fl
     return [(each.value, p) for each, p in zip(found, holm([each.p for each in found]), strict=True)]
 
 
-def without_seed(row: Row) -> Row:
+def without_seed(row: RunRow) -> RunRow:
     """Return the row without the seed among its settings."""
     settings = " ".join(o for o in row["settings"].split() if not o.startswith("seed="))
     varied = row["varied"] and {name: value for name, value in row["varied"].items() if name != "seed"}
@@ -219,9 +219,9 @@ def _find_runs(folder: Path) -> Iterator[Path]:
             yield from _find_runs(path)
 
 
-def _row(run: Path) -> Row:
+def _row(run: Path) -> RunRow:
     words = [word for word in read_overrides(run) if not word.startswith("resume=")]
-    row: Row = dict.fromkeys((*FACTS, *COLUMNS)) | {"overrides": words}
+    row: RunRow = dict.fromkeys((*COPIED_FIELDS, *COLUMNS)) | {"overrides": words}
     if (run / RESULTS).is_file():
         try:
             results = read_results(run / RESULTS)
@@ -232,16 +232,16 @@ def _row(run: Path) -> Row:
                 for key in ("bleu", "chrf", "loss")
             }
             minutes = results["train_seconds"] / 60
-            return row | {key: results[key] for key in FACTS} | scores | {"minutes": minutes, "state": ""}
+            return row | {key: results[key] for key in COPIED_FIELDS} | scores | {"minutes": minutes, "state": ""}
         except RunFormatError:
             return row | {"state": "written by another version of heed"}
         except (HeedError, KeyError):
             return row | {"state": f"{RESULTS} cannot be read"}
-    if (run / METRICS).is_file():
+    if (run / METRICS_FILE).is_file():
         try:
-            steps = read_csv(run / METRICS)
+            steps = read_csv(run / METRICS_FILE)
             bleu = [score for step in steps if step["valid_bleu"] and math.isfinite(score := float(step["valid_bleu"]))]
             row |= {"steps": int(steps[-1]["step"]) if steps else 0, "valid_bleu": max(bleu, default=None)}
         except (OSError, ValueError, KeyError, TypeError, csv.Error):
-            row["state"] = f"{METRICS} cannot be read"
+            row["state"] = f"{METRICS_FILE} cannot be read"
     return row | {"state": row["state"] or ": ".join(filter(None, find_state(run)))}

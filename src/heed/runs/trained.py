@@ -11,7 +11,7 @@ import numpy.typing as npt
 from heed.errors import HeedError
 from heed.inference.loading import load
 from heed.inference.translator import Translator
-from heed.runs.checkpoints import METRICS
+from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.records import DIAGNOSES, read_csv, read_json_lines
 from heed.runs.results import RESULTS, read_results
 
@@ -21,7 +21,7 @@ class TrainedRun(os.PathLike[str]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        if not any((self.path / name).is_file() for name in (RESULTS, METRICS)):
+        if not any((self.path / name).is_file() for name in (RESULTS, METRICS_FILE)):
             raise HeedError(f"{self.path} is not a run (runs/NAME/TIME): it has no {RESULTS}.")
 
     def __fspath__(self) -> str:
@@ -56,6 +56,6 @@ class TrainedRun(os.PathLike[str]):
         Raises:
             HeedError: if this is not the folder of a run, or the run has not taken a step.
         """
-        if not (rows := read_csv(self.path / METRICS)):
-            raise HeedError(f"{self.path} has no {METRICS} with a step of training: give a run (runs/NAME/TIME).")
+        if not (rows := read_csv(self.path / METRICS_FILE)):
+            raise HeedError(f"{self.path} has no {METRICS_FILE} with a step of training: give a run (runs/NAME/TIME).")
         return {name: np.array([float(row[name] or "nan") for row in rows]) for name in rows[0]}

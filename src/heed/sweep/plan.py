@@ -16,7 +16,7 @@ from heed.launch.parts import build_part
 from heed.launch.plan import check_options
 from heed.options import AtLeast1, did_you_mean, format_value, validated
 from heed.sweep.space import UntriedSampler, ends, grid_values, read_space
-from heed.sweep.study import FORMAT, StudyDirection, quiet
+from heed.sweep.study import STUDY_FORMAT, StudyDirection, quiet
 
 OBJECTIVES = (
     "valid.bleu", "valid.chrf", "valid.loss", "tokens_per_second", "train_seconds", "decode_seconds.valid", "params"
@@ -25,7 +25,7 @@ OBJECTIVES = (
 MAXIMIZED = ("valid.bleu", "valid.chrf", "tokens_per_second")
 WORKER_OPTIONS = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "trainer.devices=")
 """Options that may differ between the workers of a study."""
-GRID = "optuna.samplers.BruteForceSampler"
+GRID_SAMPLER = "optuna.samplers.BruteForceSampler"
 """The sampler of sweep/sampler=grid. heed enumerates the points itself (`UntriedSampler`), to know their number."""
 
 
@@ -98,7 +98,7 @@ class Plan:
         """``fixed`` are the overrides that all trials share."""
         self.pruner = build_pruner(self.settings)
         build_sampler(self.settings, seed=0)
-        self.is_grid = self.settings.sampler.get("_target_") == GRID
+        self.is_grid = self.settings.sampler.get("_target_") == GRID_SAMPLER
         grid = self.is_grid and list(self.space.points(grid_values, self.default))
         self.points = grid or self.space.finite_points(self.default)
         """All points of a finite space: none is tried twice. Of an infinite space: empty."""
@@ -112,7 +112,7 @@ class Plan:
     def attributes(self) -> dict[str, Any]:
         """The attributes of the study. A worker with other attributes cannot join it."""
         return {
-            "format": FORMAT,
+            "format": STUDY_FORMAT,
             "objectives": self.settings.objectives,
             "space": self.space.to_plain(),
             "fixed": [word for word in self.fixed if not word.startswith(WORKER_OPTIONS)],

@@ -29,6 +29,7 @@ from heed.sweep.study import SharedStudy, lock, open_storage, quiet
 from heed.sweep.summary import read_study
 from heed.sweep.verdict import write_verdict
 from heed.sweep.workers import run_workers
+from heed.training.callbacks.stopping import Report
 
 MAX_FAILURES = 5
 """A worker stops after this many failed trials in a row, because their values are probably not the cause."""
@@ -38,8 +39,6 @@ TOP = 10  # trials that are printed at the end
 
 Train = Callable[..., None]
 """`heed.launch.grid.run_job`: trains a run, given its configuration and ``report``."""
-Report = Callable[[int, float], bool]
-"""Reports a score at a step, and returns whether to end the run early."""
 
 
 def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: Train, config: Any) -> None:

@@ -24,7 +24,7 @@ Default = Callable[[str], str]
 """Returns the value of an option or group that the space does not set, as text."""
 
 
-DIGITS = 12
+DECIMALS = 12
 """Decimal places of the values of a range with steps: 0.1 + 2 × 0.1 is not 0.3."""
 MOST_POINTS = 10_000
 """A space with more points counts as infinite: its points are not listed, and a sampler may draw one twice."""
@@ -116,7 +116,7 @@ class UntriedSampler(BaseSampler):
 
 
 def _rounded(point: Point) -> Point:
-    return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in point.items()}
+    return {name: round(value, DECIMALS) if isinstance(value, float) else value for name, value in point.items()}
 
 
 def draw(space: Space, trial: Trial, default: Default) -> list[str]:
@@ -127,7 +127,7 @@ def draw(space: Space, trial: Trial, default: Default) -> list[str]:
         if isinstance(range_, FloatDistribution | IntDistribution):
             suggest: Any = trial.suggest_int if isinstance(range_, IntDistribution) else trial.suggest_float
             value = suggest(name, range_.low, range_.high, step=range_.step, log=range_.log)
-            point[name] = value if range_.step is None else round(value, DIGITS)
+            point[name] = value if range_.step is None else round(value, DECIMALS)
         else:
             point[name] = trial.suggest_categorical(name, range_.choices)  # type: ignore[union-attr]
     return space.resolve(point, default)[0]
@@ -143,7 +143,7 @@ def grid_values(option: Option) -> list[Any]:
             f"{option.name} has a continuous range, and sweep/sampler=grid cannot enumerate it: give choice(…) or "
             "range(…)."
         )
-    return [round(low + i * step, DIGITS) for i in range(round((high - low) / step) + 1)]
+    return [round(low + i * step, DECIMALS) for i in range(round((high - low) / step) + 1)]
 
 
 def ends(option: Option) -> list[Any]:

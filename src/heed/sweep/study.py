@@ -23,7 +23,7 @@ from heed.report.sweep import TrialSummary, Verdict
 
 StudyDirection = Literal["maximize", "minimize"]
 
-FORMAT = 4  # of the attributes of a study
+STUDY_FORMAT = 4  # of the attributes of a study
 STUDY_FILE = "study.db"  # SQLite database of the trials, in the folder of the study
 ATTRIBUTES = "heed"
 """The user attribute of a study that holds its description."""

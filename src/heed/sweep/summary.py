@@ -9,7 +9,7 @@ import yaml
 
 from heed.errors import HeedError
 from heed.report.sweep import StudySummary
-from heed.sweep.study import ATTRIBUTES, FORMAT, SharedStudy, open_storage, original_number
+from heed.sweep.study import ATTRIBUTES, STUDY_FORMAT, SharedStudy, open_storage, original_number
 
 
 def read_study(folder: Path, *, storage: str | None = None) -> StudySummary:
@@ -57,6 +57,6 @@ def _attributes(studies: Mapping[str, Any], name: str) -> dict[str, Any]:
         has = f"it has {', '.join(made)}" if made else "no study in it was made by heed"
         raise HeedError(f"The storage has no study {name} ({has}): give the folder of a study, runs/NAME.")
     attributes: dict[str, Any] = studies[name]
-    if attributes.get("format") != FORMAT:
+    if attributes.get("format") != STUDY_FORMAT:
         raise HeedError(f"The study {name} was made by another version of heed: read it with that version.")
     return attributes

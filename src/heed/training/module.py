@@ -30,7 +30,7 @@ from heed.models.seq2seq import DecoderHidden, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInterval
 from heed.progress import print_line
-from heed.run_format import FORMAT
+from heed.run_format import RUN_FORMAT
 from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.resume import adopt_checkpoint, check_resumable
 from heed.training.evaluation import Evaluator, SplitResult
@@ -334,7 +334,7 @@ class TranslationModule(L.LightningModule):
     # ---- checkpoints
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint[FORMAT_KEY] = FORMAT
+        checkpoint[FORMAT_KEY] = RUN_FORMAT
         checkpoint["tokenizer"] = self.tokenizer.digest
         checkpoint["optimizer"] = type(self.trainer.optimizers[0]).__name__
 

@@ -12,7 +12,7 @@ import lightning as L
 import pytest
 import torch
 
-from heed.run_format import FORMAT
+from heed.run_format import RUN_FORMAT
 from heed.runs.checkpoints import BUILT_IN, Selection, sign
 from heed.runs.records import read_csv
 from heed.training.callbacks.checkpoints import Checkpoints
@@ -180,7 +180,7 @@ DAMAGES = {
     "no number of skipped steps": remove("skipped_steps"),
     "no format": remove("heed_format"),
     "an earlier format": replace("heed_format", value=1),
-    "a newer format": replace("heed_format", value=FORMAT + 1),
+    "a newer format": replace("heed_format", value=RUN_FORMAT + 1),
     "a format that is text": replace("heed_format", value="two"),
     "no version": remove("pytorch-lightning_version"),
     "a version that is not one": replace("pytorch-lightning_version", value="yesterday"),

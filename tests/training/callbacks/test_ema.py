@@ -17,8 +17,7 @@ from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.launch.compose import Command
 from heed.launch.plan import check_options
-from heed.runs.averaging import EMA as STATE
-from heed.runs.averaging import checkpoint_weights
+from heed.runs.averaging import EMA_STATE, checkpoint_weights
 from heed.training.callbacks.ema import EMA
 
 SMALL = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "batching.batch_tokens=100"]
@@ -82,9 +81,9 @@ def test_validation_uses_the_average_resuming_continues_it_and_training_is_uncha
     resumed = run("resumed", *SMALL, *ema, "trainer.max_steps=6", f"ckpt_path='{fourth}'")
 
     assert same(checkpoint(whole, "last")["state_dict"], checkpoint(without, "last")["state_dict"])
-    assert STATE not in checkpoint(without, "last")["callbacks"]
-    assert checkpoint(whole, "last")["callbacks"][STATE]["steps"] == 6
-    for part in (lambda c: c["state_dict"], lambda c: c["callbacks"][STATE]["weights"]):
+    assert EMA_STATE not in checkpoint(without, "last")["callbacks"]
+    assert checkpoint(whole, "last")["callbacks"][EMA_STATE]["steps"] == 6
+    for part in (lambda c: c["state_dict"], lambda c: c["callbacks"][EMA_STATE]["weights"]):
         assert same(part(checkpoint(whole, "last")), part(checkpoint(resumed, "last")))
     assert validations(whole)[-1] == validations(resumed)[-1] != validations(without)[-1]
 

@@ -19,7 +19,7 @@ from heed.options import AtLeast1, from_plain
 
 @dataclass(kw_only=True)
 class CorpusOptions:
-    """The options that all kinds of corpora share. conf/data/files.yaml explains them."""
+    """The options that all kinds of corpora share. conf/data/common/default.yaml explains them."""
 
     reverse: bool
     both_directions: bool

@@ -19,7 +19,7 @@ from heed.directions import Direction
 from heed.evaluation.diagnosis import NOTABLE, Facts, compare_with_start, diagnose, is_notable, symptom_shares
 from heed.evaluation.parallel_text import Fault, Sides, find_faults
 from heed.progress import print_line
-from heed.runs.checkpoints import METRICS
+from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.records import DIAGNOSES, keep_json_lines, read_csv, read_json_lines
 from heed.runs.results import INITIAL_SCORES
 from heed.training.callbacks.metrics_logger import MetricsLogger
@@ -56,7 +56,7 @@ class Diagnosis(Callback):
                 )
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        rows = read_csv(Path(trainer.default_root_dir, METRICS))
+        rows = read_csv(Path(trainer.default_root_dir, METRICS_FILE))
         validations = [row for row in rows if row.get("valid_loss")]
         if self.facts is None or not validations:  # another process, a validation outside training, or a deleted file
             return

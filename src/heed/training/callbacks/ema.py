@@ -38,7 +38,7 @@ class EMA(Callback):
 
     @property
     def state_key(self) -> str:
-        return averaging.EMA
+        return averaging.EMA_STATE
 
     def state_dict(self) -> dict[str, Any]:
         if self.decay is None:

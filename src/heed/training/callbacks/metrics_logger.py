@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heed.data.steps.stream import StepShard
 from heed.progress import print_line, progress_bar
-from heed.runs.checkpoints import METRICS
+from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.records import SPEED, CSVRecords
 from heed.training.callbacks.progress import training_note, validation_line
 from heed.training.schedules import planned_steps
@@ -92,7 +92,7 @@ class MetricsLogger(Callback):
         if trainer.is_global_zero:
             self._sums += restored.to(self._sums)
             folder = Path(trainer.default_root_dir)
-            self._metrics = CSVRecords(folder / METRICS, metrics_fields(pl_module.evaluator.metrics))
+            self._metrics = CSVRecords(folder / METRICS_FILE, metrics_fields(pl_module.evaluator.metrics))
             self._speed = CSVRecords(folder / SPEED, ("step", "tokens", "seconds", "tokens_per_second", "data_wait"))
             for records in (self._metrics, self._speed):
                 records.start(after_step=trainer.global_step)

@@ -10,7 +10,7 @@ from lightning.pytorch.callbacks import Callback
 
 from heed.errors import failure_reason, first_line
 from heed.progress import is_first_process
-from heed.runs.checkpoints import METRICS
+from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.folder import write_failure
 
 MAX_SHARE, FREE_SECONDS = 0.01, 1.0
@@ -42,11 +42,11 @@ class RunPage(Callback):
         try:
             yield
         except Exception as error:
-            if is_first_process() and (self.folder / METRICS).exists():
+            if is_first_process() and (self.folder / METRICS_FILE).exists():
                 write_failure(self.folder, failure_reason(error), error)
             raise
         finally:
-            if (self.folder / METRICS).exists():
+            if (self.folder / METRICS_FILE).exists():
                 self._write(is_running=False)
 
     def _write(self, *, is_running: bool) -> None:
