@@ -97,7 +97,7 @@ def test_alternatives_have_text(serve: Serve, tmp_path: Path) -> None:
     assert translator.without_fallbacks().translate(LINES[0]) == [""]
     body = {"q": LINES[0], "alternatives": 4, **EN_DE}
     answer = serve(ServedModel("m", translator)).post("/translate", json=body).json()
-    (n_best,) = translator.translate(LINES[0], n_best=5)
+    (n_best,) = translator.hypotheses(LINES[0], n=5)
     assert [answer["translatedText"], *answer["alternatives"]] == [each.text for each in n_best if each.text]
     assert len(answer["alternatives"]) == 3
     assert "second choice" in answer["symptoms"]
@@ -149,13 +149,13 @@ def test_a_sentence_too_long_for_the_model_is_split(serve: Serve, run_folder: Pa
 
 
 def test_alternatives_are_the_next_best_translations(client: TestClient, model: ServedModel) -> None:
-    (n_best,) = model.translator.translate(LINES[0], n_best=4)
+    (n_best,) = model.translator.hypotheses(LINES[0], n=4)
     expected = list(dict.fromkeys(each.text for each in n_best if each.text))
     answer = client.post("/translate", json={"q": LINES[0], "alternatives": 3, **EN_DE}).json()
     assert [answer["translatedText"], *answer["alternatives"]] == expected
     # More than the model's beam of 5 holds.
     many = client.post("/translate", json={"q": [LINES[0]], "alternatives": 7, **EN_DE}).json()
-    (n_best,) = model.translator.translate(LINES[0], n_best=8, beam=8)
+    (n_best,) = model.translator.hypotheses(LINES[0], n=8, beam=8)
     assert many["alternatives"] == [list(dict.fromkeys(each.text for each in n_best if each.text))[1:]]
 
 
@@ -388,7 +388,7 @@ def test_a_failure_of_the_model_is_told_without_details(
 
     app = create_app([model])
     with TestClient(app) as client:
-        monkeypatch.setattr(app.state.service.models.routes[0].translator, "translate", fail)
+        monkeypatch.setattr(app.state.service.models.routes[0].translator, "hypotheses", fail)
         message = error(client, 500)
         monkeypatch.undo()
         assert client.post("/translate", json={"q": "x", **EN_DE}).status_code == 200

@@ -79,7 +79,7 @@ def _translate(
     kinds = {"sample": options.pop("sample", False), "mbr": options.pop("mbr", False)}
     _, settings = resolve_search(translator.saved_search, **kinds, changes=options)
     with translator_progress(translator, "Translating", total=len(sources), prints_results=False):
-        found = list(translator.without_fallbacks().stream(sources, chunk=LINES_AT_ONCE, **kinds, **options))
+        found = list(translator.without_fallbacks().stream_hypotheses(sources, chunk=LINES_AT_ONCE, **kinds, **options))
     return [n_best[0].text for n_best in found], settings
 
 
