@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 import heed
 from heed.errors import HeedError
-from heed.inference.searches import MBR, SAMPLE
+from heed.inference.searches import DEFAULTS
 from heed.inference.translator import Translator
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
@@ -167,7 +167,11 @@ def test_a_client_may_choose_the_beam(client: TestClient, model: ServedModel) ->
 
 def test_a_model_may_have_a_search_without_a_beam(serve: Serve, model: ServedModel) -> None:
     own = model.translator
-    for search in ({**MBR, "beam": 2, "samples": 2}, {**MBR, "beam": 0, "samples": 3}, SAMPLE):
+    for search in (
+        {**DEFAULTS["mbr"], "beam": 2, "samples": 2},
+        {**DEFAULTS["mbr"], "beam": 0, "samples": 3},
+        DEFAULTS["sample"],
+    ):
         translator = Translator(own.model, own.tokenizer, search, src_lang="en", tgt_lang="de")
         answer = serve(ServedModel("other", translator)).post("/translate", json={"q": LINES[0], **EN_DE})
         assert answer.json()["translatedText"] == (translator.translate(LINES[0])[0] or LINES[0])
