@@ -1,6 +1,7 @@
 """A Translator over an engine that is not heed's own; length batches and padding."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -77,3 +78,17 @@ def test_pad_masks_the_padding() -> None:
     ids, mask = pad([[5], [6, 7, 8]], torch.device("cpu"))
     assert ids.tolist() == [[5, PAD, PAD], [6, 7, 8]]
     assert mask.tolist() == [[True, False, False], [True, True, True]]
+
+
+@pytest.mark.parametrize("options", [{}, {"alignments": True}, {"n": 2, "alignments": True}])
+def test_progress_counts_each_sentence_once(translator: Translator, options: dict[str, Any]) -> None:
+    progress = list[float]()
+    translator.on_batch = progress.append
+    translator.hypotheses(SENTENCES, **options)
+    assert sum(progress) == len(SENTENCES)
+    progress.clear()
+    translator.attend(SENTENCES)
+    assert sum(progress) == len(SENTENCES)
+    progress.clear()
+    translator.align(SENTENCES, SENTENCES)
+    assert sum(progress) == len(SENTENCES)

@@ -97,7 +97,7 @@ class Translator:
         self._fallbacks = Fallbacks(self.tokenizer)
         self.search = self.changed_search()
         self.on_batch: Callable[[float], object] = lambda *_: None
-        """Called after each batch with its number of sentences, to report progress."""
+        """Called after each batch with its number of sentences, to report progress. Each sentence counts once."""
 
     @property
     def directions(self) -> list[str]:
@@ -369,17 +369,21 @@ class Translator:
                 ]
             done += len(sentences)
 
+    def _quiet(self) -> "Translator":
+        """Return a translator for sentences that ``on_batch`` has already counted."""
+        other = copy(self)
+        other.on_batch = lambda _: None
+        return other
+
     def _search_lines(
         self, lines: Sequence[str], src_ids: Sequence[list[int]], search: Search
     ) -> tuple[list[NBest], set[int]]:
         """Return the hypotheses of each line and the rows that need a second choice, see `Fallbacks.search`."""
-        quiet = copy(self)
-        quiet.on_batch = lambda _: None  # the sentences of a second search are already counted
         return self._fallbacks.search(
             lines,
             src_ids,
             search=partial(self.translate_ids, search=search),
-            search_all=partial(quiet.translate_ids, search=search.with_all()),
+            search_all=partial(self._quiet().translate_ids, search=search.with_all()),
         )
 
     def _links(self, pair: Attended, symmetrize: str = "target", **choice: Any) -> list[Link]:
@@ -393,7 +397,7 @@ class Translator:
         """Yield the attention maps of sources and their hypotheses. ``src_ids`` have no EOS."""
         tgt_ids = [[*each.tokens, EOS] if each.finished else each.tokens for each in hypotheses]
         targets = self.tokenizer.decode_tgt(tgt_ids)
-        return self._attend_ids(sources, targets, [[*ids, EOS] for ids in src_ids], tgt_ids)
+        return self._quiet()._attend_ids(sources, targets, [[*ids, EOS] for ids in src_ids], tgt_ids)
 
     def _attend_ids(
         self, sources: Sequence[str], targets: Sequence[str], src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]
