@@ -408,6 +408,13 @@ def test_the_best_hypotheses_with_text_are_chosen(empty_first: Translator, searc
         assert all("second choice" in each.symptoms for each in own)
 
 
+def test_minimum_bayes_risk_decoding_has_a_second_choice(empty_first: Translator) -> None:
+    search: SearchOptions = {"mbr": True, "beam": 5, "samples": 1, "seed": 3}
+    every = empty_first.without_fallbacks().hypotheses(LINES, n=6, **search)
+    assert "" in {own[0].text for own in every}
+    assert empty_first.translate(LINES, **search) == [next(each.text for each in own if each.text) for own in every]
+
+
 def test_attention_is_shown_for_the_chosen_translation(empty_first: Translator) -> None:
     assert [each.target for each in empty_first.attend(LINES)] == empty_first.translate(LINES)
 
