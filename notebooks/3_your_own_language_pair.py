@@ -180,7 +180,7 @@ for source, translation, reference in wrong[:3]:
 
 # %%
 sentence = sources[0]
-for found in model.translate([sentence], n_best=3, beam=5)[0]:
+for found in model.hypotheses([sentence], n=3, beam=5)[0]:
     print(f"{found.log_prob:8.2f}  {found.text}")
 pair = model.attend([sentence])[0]
 ax = pair.plot()

@@ -15,7 +15,7 @@ from hydra._internal.defaults_list import DefaultsList, Overrides
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
 
-from heed.launch.program import CONF
+from heed.files import CONF
 
 SOURCES = {f"file://{CONF}", "pkg://hydra.conf", "structured://"}
 

@@ -21,6 +21,7 @@ import heed
 from heed import habits
 from heed.cli import COMMANDS, build_parser, main
 from heed.errors import HeedError
+from heed.files import CONF
 from heed.habits import exact, in_heed, read_habits
 from heed.inference.searches import resolve_search
 from heed.launch import program
@@ -102,8 +103,8 @@ def test_heeds_options_for_those_of_other_tools_exist() -> None:
         words = [word for word in exact(text).split() if word not in ("and", "-m")]
         for word in words:
             name, _, value = word.lstrip("+").partition("=")
-            if (program.CONF / name).is_dir():
-                assert not value or (program.CONF / name / f"{value}.yaml").is_file(), (names, word)
+            if (CONF / name).is_dir():
+                assert not value or (CONF / name / f"{value}.yaml").is_file(), (names, word)
                 continue
             assert name in known or word.startswith("+trainer.") or f"  {word} " in program.HELP, (names, word)
             if value:

@@ -15,6 +15,13 @@ from typing import Any
 from heed.compat import is_running, process_space, replace, sync_file, sync_folder
 from heed.errors import HeedError, MachineError
 
+CONF = next(
+    folder
+    for folder in (Path(__file__).parents[2] / "conf", Path(__file__).parent / "conf")
+    if (folder / "train.yaml").exists()
+)
+"""The configuration: the top-level folder of a checkout, or ``heed/conf`` of an installed package."""
+
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Error numbers of a full disk, a used-up quota, or a file larger than allowed."""
 

@@ -172,7 +172,7 @@ def test_the_metric_that_the_search_maximized_is_marked(files: dict[str, Path], 
     _, out, _ = heed("evaluate", "--model", model, "--src", files["src"], "--ref", files["ref"], *search)
     reason = "BLEU is biased, because minimum Bayes risk search maximized it"
     assert out.splitlines()[3] == f"BLEU: not comparable with published scores: {reason}"
-    assert out.splitlines()[4].startswith("Search: beam 1, length_penalty 0.6, n_best 1, ")
+    assert out.splitlines()[4].startswith("Search: utility bleu, beam 1, length_penalty 0.6, ")
 
 
 def test_comet_of_a_folder(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:

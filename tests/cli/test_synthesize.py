@@ -46,8 +46,10 @@ def test_each_model_writes_the_side_that_it_translates_to(folder: Path, heed: He
     forward, back = (read(folder / "pairs" / name) for name in ("1.jsonl", "2.jsonl"))
     assert [pair["src"] for pair in forward] == SOURCES
     assert [pair["tgt"] for pair in back] == TARGETS
-    expected = loading.load(folder / "forward").translate(SOURCES, scores=True, beam=2)
-    assert [(pair["tgt"], pair["score"]) for pair in forward] == [(one.text, round(one.score, 4)) for one in expected]
+    expected = loading.load(folder / "forward").hypotheses(SOURCES, beam=2)
+    assert [(pair["tgt"], pair["score"]) for pair in forward] == [
+        (one.text, round(one.score, 4)) for (one,) in expected
+    ]
     assert [pair["src"] for pair in back] == loading.load(folder / "back").translate(TARGETS, beam=2)
     entries = json.loads((folder / "pairs" / "manifest.json").read_text(encoding="utf-8"))
     assert {entry["engine"] for entry in entries.values()} == {"TorchEngine"}  # CTranslate2 has no RNN

@@ -54,7 +54,7 @@ def test_run_and_model_folder_translate_alike(
 
 def test_options_change_the_saved_search(translate: Heed, translator: Callable[..., Translator]) -> None:
     assert translate("--beam", 1)[1].splitlines() == translator(beam=1).translate(LINES)
-    ((first, second),) = translator().translate(LINES[:1], n_best=2, length_penalty=0.0)
+    ((first, second),) = translator().hypotheses(LINES[:1], n=2, length_penalty=0.0)
     assert translate("--n-best", 2, "--length-penalty", 0, stdin=LINES[0].encode())[1].splitlines() == [
         f"0 ||| {t.text} ||| {t.score:.4f}" for t in (first, second)
     ]
@@ -64,7 +64,7 @@ def test_sampling(run: Path, translate: Heed) -> None:
     settings: dict[str, Any] = {"temperature": 0.8, "top_k": 20, "top_p": 0.9, "seed": 5}
     options = ["--sample"]
     options += [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    samples = load(run).translate(LINES, n_best=2, sample=True, **settings)
+    samples = load(run).hypotheses(LINES, n=2, sample=True, **settings)
     expected = [(str(i), t.text, t.score) for i, n_best in enumerate(samples) for t in n_best]
     printed = [line.split(" ||| ") for line in translate(*options, "--n-best", 2)[1].splitlines()]
     assert [(i, text, pytest.approx(float(score), abs=2e-4)) for i, text, score in printed] == expected

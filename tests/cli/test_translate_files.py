@@ -45,7 +45,7 @@ def translator(folder: Path) -> Translator:
 
 
 def test_formats(translate: Heed, translator: Translator) -> None:
-    expected = translator.translate(LINES, alignments=True)
+    expected = [best for (best,) in translator.hypotheses(LINES, alignments=True)]
     links = [" ".join(f"{i}-{j}" for i, j in each.alignment or ()) for each in expected]
     assert any(links)
     both = translate("--scores", "--alignments")[1].splitlines()
@@ -63,7 +63,7 @@ def test_formats(translate: Heed, translator: Translator) -> None:
 
 
 def test_cut_translations_are_reported(translate: Heed, translator: Translator) -> None:
-    cut = [number for number, each in enumerate(translator.translate(LINES, scores=True), 1) if not each.finished]
+    cut = [number for number, (each,) in enumerate(translator.hypotheses(LINES), 1) if not each.finished]
     assert cut
     assert f"the first in line {cut[0]} " in translate()[2]
 
@@ -71,7 +71,7 @@ def test_cut_translations_are_reported(translate: Heed, translator: Translator) 
 def test_sentences_are_split_and_joined(translate: Heed, translator: Translator) -> None:
     pytest.importorskip("sentencex")
     first, second = "The dog sleeps.", "A man rides a bike."
-    parts = translator.translate([first, second], alignments=True)
+    parts = [best for (best,) in translator.hypotheses([first, second], alignments=True)]
     text = f"{first}  {second}\n\n{second}\n"
     status, out, _ = translate("--split-sentences", "--json", "--alignments", text=text)
     assert status == 0
@@ -267,7 +267,9 @@ def test_lost_text_is_counted_and_marked(
     status, out, err = heed("translate", "--model", model, "--engine", "heed", "--beam", beam, "--json", *options)
     assert status == 0
     rows = [json.loads(line)["translations"][0] for line in out.splitlines()]
-    expected = heed_package.load(model, device="cpu").translate(lines, beam=beam, scores=True)
-    assert [(row["text"], tuple(row["symptoms"])) for row in rows] == [(each.text, each.symptoms) for each in expected]
+    expected = heed_package.load(model, device="cpu").hypotheses(lines, beam=beam)
+    assert [(row["text"], tuple(row["symptoms"])) for row in rows] == [
+        (each.text, each.symptoms) for (each,) in expected
+    ]
     assert [row["text"] for row in rows[::5]] == ["5", "🙂 !"]
     assert err.splitlines() == [f"heed: {message} (--json marks them)." for message in messages]

@@ -38,7 +38,7 @@ def translate(heed_cli: Heed, monkeypatch: pytest.MonkeyPatch) -> Heed:
 
 def test_greedy_results_are_those_of_heed(tmp_path: Path, translate: Heed) -> None:
     run = write_run(tmp_path / "run", transformer())
-    expected = heed.load(run, device="cpu").translate(SENTENCES, beam=1, alignments=True)
+    expected = [best for (best,) in heed.load(run, device="cpu").hypotheses(SENTENCES, beam=1, alignments=True)]
     status, out, err = translate(run, "--beam", 1, "--json", "--alignments", "--batch-tokens", 9)
     assert status == 0, err
     found = [json.loads(line)["translations"][0] for line in out.splitlines()]
@@ -66,8 +66,8 @@ def test_on_a_gpu_it_has_to_be_asked_for(tmp_path: Path) -> None:
 
 def test_beam_search_does_not_depend_on_the_batch(tmp_path: Path) -> None:
     model = to_ctranslate2.load(write_run(tmp_path / "run", transformer()), device="cpu")
-    together = model.translate(SENTENCES, n_best=3)
-    alone = [model.translate([line], n_best=3)[0] for line in SENTENCES]
+    together = model.hypotheses(SENTENCES, n=3)
+    alone = [model.hypotheses([line], n=3)[0] for line in SENTENCES]
     assert [[each.text for each in n_best] for n_best in alone] == [[each.text for each in n] for n in together]
     for n_best, single in zip(together, alone, strict=True):
         scores = [each.score for each in n_best]
@@ -104,7 +104,7 @@ def test_the_best_hypothesis_with_text_is_chosen(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(parity, "CHECKED_SENTENCES", 20)
     model = to_ctranslate2.load(write_model(tmp_path / "model", transformer(), seed=14), device="cpu")
     lines = [*LINES, "5", "🙂"]
-    every = model.without_fallbacks().translate(LINES, n_best=5)
+    every = model.without_fallbacks().hypotheses(LINES, n=5)
     assert {n_best[0].text for n_best in every} == {""}
     assert model.translate(lines) == [*(next(each.text for each in n_best if each.text) for n_best in every), "5", "🙂"]
 

@@ -209,7 +209,7 @@ def equal_translations(run: Path, page: Path, sources: list[str], folder: Path) 
     """Return how many greedy translations in the browser are those of heed, or differ by a tie."""
     translator = heed.load(run, device="cpu")
     ids = translator.tokenizer.encode_src(sources)
-    ours = translator.translate_ids(ids, search=translator._build_search({"beam": 1}))
+    ours = translator.translate_ids(ids, search=translator.changed_search(beam=1))
     equal = 0
     for source, (best,), theirs in zip(ids, ours, compute(page, folder, sources=sources)["translations"], strict=True):
         assert theirs["ids"] == [*source, EOS]
@@ -314,7 +314,7 @@ def test_a_head_that_is_off_adds_nothing(heed_cli: Heed, tmp_path: Path) -> None
         block = stack[layer].cross_attention if kind == "cross" else stack[layer].self_attention
         with torch.no_grad():  # the columns of W^O that read this head
             block.sublayer.attention.output.weight[:, head * width : (head + 1) * width] = 0
-    ours = translator.translate(LINES, beam=1, scores=True)
+    ours = [best for (best,) in translator.hypotheses(LINES, beam=1)]
     assert [each["text"] for each in found] == [each.text for each in ours]
     assert [each["log_prob"] for each in found] == pytest.approx([each.log_prob for each in ours], abs=1e-3)
     plain = heed.load(run, device="cpu").translate(LINES, beam=1)

@@ -211,8 +211,8 @@ def greedy_translations(run: Path) -> tuple[Sequence[str], list[str]]:
     """
     translator: Translator = heed.load(run, device="cpu")
     sentences = sentences_of(run)
-    found = translator.translate(sentences, beam=1, scores=True)
-    ended = [(source, best.text) for source, best in zip(sentences, found, strict=True) if best.finished][:SENTENCES]
+    found = translator.hypotheses(sentences, beam=1)
+    ended = [(source, best.text) for source, (best,) in zip(sentences, found, strict=True) if best.finished][:SENTENCES]
     assert len({text for _, text in ended}) > SENTENCES / 2
     return [source for source, _ in ended], [text for _, text in ended]
 

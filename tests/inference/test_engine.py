@@ -1,6 +1,7 @@
 """A Translator over an engine that is not heed's own; length batches and padding."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -49,7 +50,7 @@ def test_an_engine_searches_and_the_model_scores(translator: Translator) -> None
     assert echo.translate(SENTENCES) == SENTENCES
     assert sum(engine.batches) == 3  # none for the empty line
     assert sum(progress) == len(SENTENCES)
-    assert [each.log_prob for each in echo.translate(SENTENCES, scores=True)] == [-1.0, 0.0, -1.0, -1.0]
+    assert [best.log_prob for (best,) in echo.hypotheses(SENTENCES)] == [-1.0, 0.0, -1.0, -1.0]
     assert echo.score(SENTENCES, SENTENCES) == translator.score(SENTENCES, SENTENCES)
     assert [pair.target for pair in echo.attend(SENTENCES)] == SENTENCES
     assert translator.translate(SENTENCES) != SENTENCES
@@ -58,7 +59,7 @@ def test_an_engine_searches_and_the_model_scores(translator: Translator) -> None
 def test_a_search_that_an_engine_does_not_have_is_refused_before_a_line_is_read(translator: Translator) -> None:
     echo = translator.with_engine(Echo())
     with pytest.raises(HeedError, match="no samples"):
-        echo.stream(iter(()), chunk=1, sample=True)
+        echo.stream_hypotheses(iter(()), chunk=1, sample=True)
     with pytest.raises(HeedError, match="no samples"):
         Translator(translator.model, translator.tokenizer, {"temperature": 1.0}).with_engine(Echo()).in_direction(None)
 
@@ -77,3 +78,17 @@ def test_pad_masks_the_padding() -> None:
     ids, mask = pad([[5], [6, 7, 8]], torch.device("cpu"))
     assert ids.tolist() == [[5, PAD, PAD], [6, 7, 8]]
     assert mask.tolist() == [[True, False, False], [True, True, True]]
+
+
+@pytest.mark.parametrize("options", [{}, {"alignments": True}, {"n": 2, "alignments": True}])
+def test_progress_counts_each_sentence_once(translator: Translator, options: dict[str, Any]) -> None:
+    progress = list[float]()
+    translator.on_batch = progress.append
+    translator.hypotheses(SENTENCES, **options)
+    assert sum(progress) == len(SENTENCES)
+    progress.clear()
+    translator.attend(SENTENCES)
+    assert sum(progress) == len(SENTENCES)
+    progress.clear()
+    translator.align(SENTENCES, SENTENCES)
+    assert sum(progress) == len(SENTENCES)

@@ -12,12 +12,13 @@ from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.inference.loading import find_device, load
 from heed.inference.mbr import MBRSearch
-from heed.inference.searches import BEAM, MBR, SAMPLE, build_search
+from heed.inference.searches import DEFAULTS, build_search
 from heed.inference.translator import Translator
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import Seq2Seq
 from tests.tokenizers import train_tokenizer
 
+BEAM, SAMPLE, MBR = DEFAULTS.values()
 LINES = ["a man rides a bike .", "the dog sleeps .", "two children play with a red ball in the park ."]
 
 

@@ -48,7 +48,7 @@ def make(tokenizer: Tokenizer, tiny_model: Callable[..., Seq2Seq]) -> Make:
 
 
 def results(translator: Translator) -> tuple[list[list[Translation]], list[float]]:
-    return translator.translate(SENTENCES, n_best=2), translator.score(SENTENCES, SENTENCES[::-1])
+    return translator.hypotheses(SENTENCES, n=2), translator.score(SENTENCES, SENTENCES[::-1])
 
 
 def assert_equal(found: Any, expected: Any) -> None:

@@ -17,6 +17,7 @@ from heed.evaluation.scores import corpus_scores
 from heed.evaluation.symptoms import has_repeats
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.engine import pad
+from heed.inference.outputs import Attended
 from heed.inference.searches import SearchOptions
 from heed.inference.translator import Translator
 from heed.models import build_model
@@ -74,7 +75,7 @@ def test_stream_keeps_order_and_reads_one_chunk_ahead(model: Seq2Seq, tokenizer:
             read += 1
             yield line
 
-    stream = translator.stream(lines(), chunk=chunk)
+    stream = translator.stream_hypotheses(lines(), chunk=chunk)
     assert read == 0
     first = next(stream)
     assert read == min(chunk, len(SENTENCES))
@@ -109,8 +110,8 @@ def test_white_space_without_a_piece_is_a_space(tiny_model: ModelMaker, byte_fal
         assert translator.encode([line]) == (unchanged if space == known else [plain]), repr(space)
         assert raw.encode([line]) == unchanged != [plain]
     line = "the\u3000dog sleeps ."
-    (found,) = translator.translate([line], scores=True, alignments=True)
-    (expected,) = translator.translate(["the dog sleeps ."], scores=True)
+    ((found,),) = translator.hypotheses(line, alignments=True)
+    ((expected,),) = translator.hypotheses("the dog sleeps .")
     assert (found.text, found.score) == (expected.text, expected.score)
     assert translator.attend(line)[0].src_pieces == translator.attend("the dog sleeps .")[0].src_pieces
     # Scores of given pairs are those of the lines as they are.
@@ -121,7 +122,9 @@ def test_a_single_string_is_one_sentence(model: Seq2Seq, tokenizer: Tokenizer) -
     translator = Translator(model, tokenizer, beam(), batch_tokens=100)
     sentence = SENTENCES[0]
     assert translator.translate(sentence) == translator.translate([sentence])
-    assert [best.text for best, *_ in translator.stream(sentence, chunk=3)] == translator.translate([sentence])
+    assert [best.text for best, *_ in translator.stream_hypotheses(sentence, chunk=3)] == translator.translate(
+        [sentence]
+    )
     assert translator.score(sentence, SENTENCES[1]) == translator.score([sentence], [SENTENCES[1]])
     (pair,) = translator.attend(sentence, SENTENCES[1])
     assert (pair.source, pair.target) == (sentence, SENTENCES[1])
@@ -142,8 +145,8 @@ def test_surrogates_and_long_lines_are_refused_with_their_line_number(
 
 def test_n_best_is_sorted_best_first(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     translator = Translator(model, tokenizer, {"beam": 3})
-    best = translator.translate(SENTENCES, scores=True)
-    for n_best, first in zip(translator.translate(SENTENCES, n_best=3), best, strict=True):
+    best = translator.hypotheses(SENTENCES)
+    for n_best, [first] in zip(translator.hypotheses(SENTENCES, n=3), best, strict=True):
         assert len(n_best) == 3
         assert n_best[0] == first
         scores = [translation.score for translation in n_best if translation.finished]
@@ -194,7 +197,7 @@ def test_line_that_the_model_refuses_is_named(tokenizer: Tokenizer) -> None:
     with pytest.raises(HeedError, match=r"Line 3: A sentence of \d+ tokens"):
         translator.translate(lines)
     with pytest.raises(HeedError, match="Line 3: A sentence"):
-        list(translator.stream(lines, chunk=2))
+        list(translator.stream_hypotheses(lines, chunk=2))
     with pytest.raises(HeedError, match="Line 3: A sentence"):
         translator.score(lines, ["dog"] * 4)
 
@@ -276,33 +279,45 @@ def test_invalid_arguments_are_refused(model: Seq2Seq, tokenizer: Tokenizer) -> 
         ("batch_tokens=0", lambda: Translator(model, tokenizer, beam(), batch_tokens=0)),
         ("2 sources and 1 targets", lambda: translator.score(["a", "b"], ["a"])),
         ("2 sources and 1 targets", lambda: translator.attend(["a", "b"], ["a"])),
-        ("beam and n_best cannot change", lambda: translator.translate(SENTENCES, beam=2, n_best=2)),
+        ("n and beam cannot change", lambda: translator.hypotheses(SENTENCES, beam=2, n=2)),
         ("length_penalty cannot change", lambda: translator.translate(SENTENCES, length_penalty=0.0)),
         # before a line is read
-        ("top_k applies to sampling only", lambda: Translator(model, tokenizer).stream(iter(()), chunk=1, top_k=3)),
+        (
+            "top_k applies to sampling only",
+            lambda: Translator(model, tokenizer).stream_hypotheses(iter(()), chunk=1, top_k=3),
+        ),
     ):
         with pytest.raises(HeedError, match=message):
             call()
 
 
-def test_translate_returns_what_its_arguments_ask_for(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+def test_hypotheses_have_the_alignments_of_their_attention_maps(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     translator = Translator(model, tokenizer, {"beam": 3})
-    texts = translator.translate(SENTENCES)
-    with_scores = translator.translate(SENTENCES, scores=True)
-    assert [each.text for each in with_scores] == texts
-    assert {(each.alignment, each.maps) for each in with_scores} == {(None, None)}
-    explained = translator.translate(SENTENCES, n_best=2, alignments=True, maps=True)
-    for source, best, text in zip(SENTENCES, explained, texts, strict=True):
-        assert len(best) == 2
-        assert best[0].text == text
-        for each in best:
-            assert each.maps is not None
-            assert (each.maps.source, each.maps.target) == (source, each.text)
-            assert each.maps.cross is not None
-            extraction = choose_extraction(None, each.maps)
-            assert extraction == Extraction(layer=max(1, len(each.maps.cross) - 1), head=None, row="output")
-            chosen = word_maps(each.maps)[extraction.index]
-            assert each.alignment == sorted(to_gold(align(chosen, "target")).sure)
+    plain = translator.hypotheses(SENTENCES)
+    assert [best.text for (best,) in plain] == translator.translate(SENTENCES)
+    assert {best.alignment for (best,) in plain} == {None}
+    found = translator.hypotheses(SENTENCES, n=2, alignments=True)
+    tokens = translator.translate_ids(translator.encode(SENTENCES), search=translator.changed_search(2))
+    for source, own, own_tokens in zip(SENTENCES, found, tokens, strict=True):
+        (src,) = tokenizer.encode_src([source])
+        assert len(own) == 2
+        for each, hypothesis in zip(own, own_tokens, strict=True):
+            ids = [*hypothesis.tokens, EOS] if each.finished else hypothesis.tokens
+            pieces = tokenizer.src_pieces([*src, EOS]), tokenizer.tgt_pieces(ids)
+            cross = unbatched_maps(model, src, hypothesis.tokens).cross
+            assert cross is not None
+            pair = Attended(source, each.text, *pieces, cross[:, :, 0, : len(ids)].numpy(), None, None)
+            extraction = choose_extraction(None, pair)
+            assert extraction == Extraction(layer=max(1, len(cross) - 1), head=None, row="output")
+            assert each.alignment == sorted(to_gold(align(word_maps(pair)[extraction.index], "target")).sure)
+
+
+@pytest.mark.parametrize("method", [Translator.translate, Translator.hypotheses, Translator.attend])
+def test_n_best_is_no_option_of_a_method(model: Seq2Seq, tokenizer: Tokenizer, method: Callable[..., object]) -> None:
+    with pytest.raises(
+        HeedError, match=r"n_best is not an option of this method: hypotheses\(sentences, n=3\) returns"
+    ):
+        method(Translator(model, tokenizer), SENTENCES, n_best=3)
 
 
 @pytest.mark.slow
@@ -347,6 +362,7 @@ def test_evaluate_scores_its_own_translations(model: Seq2Seq, tokenizer: Tokeniz
         translator.translate(SENTENCES), references, tgt_lang="zh"
     )
     assert "tok:zh" in translator.evaluate(SENTENCES, references).bleu_signature
+    assert translator.evaluate(SENTENCES[0], references[0]) == translator.evaluate(SENTENCES[:1], references[:1])
     with pytest.raises(HeedError, match="are not pairs"):
         translator.evaluate(SENTENCES, references[1:])
 
@@ -363,10 +379,12 @@ def empty_first(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 def test_a_line_without_letters_is_its_own_translation(empty_first: Translator) -> None:
     lines = ["5", "1,000,000", " 20:15 ", "?!", "🙂 🙂", "…", "½ €", "\u200b"]
     assert empty_first.translate(lines) == lines
-    found = empty_first.translate([lines[0], LINES[0]], n_best=2, alignments=True, maps=True)
+    found = empty_first.hypotheses([lines[0], LINES[0]], n=2, alignments=True)
     assert [(each.text, each.score, each.finished, each.symptoms) for each in found[0]] == [("5", 0.0, True, ())]
-    assert found[0][0].maps is not None
-    assert empty_first.attend("5")[0].target == found[0][0].maps.target
+    assert found[0][0].alignment is not None
+    (pair,) = empty_first.attend("5")
+    tokenizer = empty_first.tokenizer
+    assert pair.tgt_pieces == [*tokenizer.tgt_pieces(tokenizer.encode_tgt(["5"])[0]), "</s>"]
     assert len(found[1]) == 2
     assert empty_first.without_fallbacks().translate(lines) != lines
 
@@ -382,12 +400,19 @@ def test_a_model_of_numbers_translates_numbers(tiny_model: ModelMaker) -> None:
 @pytest.mark.parametrize("n_best", [1, 2])
 @pytest.mark.parametrize("search", [{}, {"length_penalty": 0.0}])
 def test_the_best_hypotheses_with_text_are_chosen(empty_first: Translator, search: SearchOptions, n_best: int) -> None:
-    every = empty_first.without_fallbacks().translate(LINES, n_best=5, **search)
-    found = empty_first.translate(LINES, n_best=n_best, **search)
+    every = empty_first.without_fallbacks().hypotheses(LINES, n=5, **search)
+    found = empty_first.hypotheses(LINES, n=n_best, **search)
     for own, all_own in zip(found, every, strict=True):
         assert all_own[0].text == ""
         assert [each.text for each in own] == [each.text for each in all_own if each.text][:n_best]
         assert all("second choice" in each.symptoms for each in own)
+
+
+def test_minimum_bayes_risk_decoding_has_a_second_choice(empty_first: Translator) -> None:
+    search: SearchOptions = {"mbr": True, "beam": 5, "samples": 1, "seed": 3}
+    every = empty_first.without_fallbacks().hypotheses(LINES, n=6, **search)
+    assert "" in {own[0].text for own in every}
+    assert empty_first.translate(LINES, **search) == [next(each.text for each in own if each.text) for own in every]
 
 
 def test_attention_is_shown_for_the_chosen_translation(empty_first: Translator) -> None:
@@ -402,13 +427,13 @@ def test_scores_are_those_of_the_search(empty_first: Translator) -> None:
 
 def test_a_search_of_one_hypothesis_may_end_empty(tmp_path: Path) -> None:
     translator = heed.load(write_model(tmp_path / "model", transformer(), seed=23), device="cpu")
-    (found,) = translator.translate("dog", beam=1, scores=True)
+    ((found,),) = translator.hypotheses("dog", beam=1)
     assert (found.text, found.symptoms) == ("", ("empty",))
 
 
 def test_symptoms_of_translations(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     translator = Translator(model, tokenizer, {"beam": 2, "max_length_factor": 0.0, "max_length_extra": 40})
-    found = [each for n_best in translator.translate(SENTENCES, n_best=2) for each in n_best]
+    found = [each for n_best in translator.hypotheses(SENTENCES, n=2) for each in n_best]
     assert any(each.symptoms for each in found)
     for each in found:
         assert ("cut off" in each.symptoms) == (not each.finished)

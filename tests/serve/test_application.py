@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 import heed
 from heed.errors import HeedError
-from heed.inference.searches import MBR, SAMPLE
+from heed.inference.searches import DEFAULTS
 from heed.inference.translator import Translator
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
@@ -97,7 +97,7 @@ def test_alternatives_have_text(serve: Serve, tmp_path: Path) -> None:
     assert translator.without_fallbacks().translate(LINES[0]) == [""]
     body = {"q": LINES[0], "alternatives": 4, **EN_DE}
     answer = serve(ServedModel("m", translator)).post("/translate", json=body).json()
-    (n_best,) = translator.translate(LINES[0], n_best=5)
+    (n_best,) = translator.hypotheses(LINES[0], n=5)
     assert [answer["translatedText"], *answer["alternatives"]] == [each.text for each in n_best if each.text]
     assert len(answer["alternatives"]) == 3
     assert "second choice" in answer["symptoms"]
@@ -149,13 +149,13 @@ def test_a_sentence_too_long_for_the_model_is_split(serve: Serve, run_folder: Pa
 
 
 def test_alternatives_are_the_next_best_translations(client: TestClient, model: ServedModel) -> None:
-    (n_best,) = model.translator.translate(LINES[0], n_best=4)
+    (n_best,) = model.translator.hypotheses(LINES[0], n=4)
     expected = list(dict.fromkeys(each.text for each in n_best if each.text))
     answer = client.post("/translate", json={"q": LINES[0], "alternatives": 3, **EN_DE}).json()
     assert [answer["translatedText"], *answer["alternatives"]] == expected
     # More than the model's beam of 5 holds.
     many = client.post("/translate", json={"q": [LINES[0]], "alternatives": 7, **EN_DE}).json()
-    (n_best,) = model.translator.translate(LINES[0], n_best=8, beam=8)
+    (n_best,) = model.translator.hypotheses(LINES[0], n=8, beam=8)
     assert many["alternatives"] == [list(dict.fromkeys(each.text for each in n_best if each.text))[1:]]
 
 
@@ -167,7 +167,11 @@ def test_a_client_may_choose_the_beam(client: TestClient, model: ServedModel) ->
 
 def test_a_model_may_have_a_search_without_a_beam(serve: Serve, model: ServedModel) -> None:
     own = model.translator
-    for search in ({**MBR, "beam": 2, "samples": 2}, {**MBR, "beam": 0, "samples": 3}, SAMPLE):
+    for search in (
+        {**DEFAULTS["mbr"], "beam": 2, "samples": 2},
+        {**DEFAULTS["mbr"], "beam": 0, "samples": 3},
+        DEFAULTS["sample"],
+    ):
         translator = Translator(own.model, own.tokenizer, search, src_lang="en", tgt_lang="de")
         answer = serve(ServedModel("other", translator)).post("/translate", json={"q": LINES[0], **EN_DE})
         assert answer.json()["translatedText"] == (translator.translate(LINES[0])[0] or LINES[0])
@@ -388,7 +392,7 @@ def test_a_failure_of_the_model_is_told_without_details(
 
     app = create_app([model])
     with TestClient(app) as client:
-        monkeypatch.setattr(app.state.service.models.routes[0].translator, "translate", fail)
+        monkeypatch.setattr(app.state.service.models.routes[0].translator, "hypotheses", fail)
         message = error(client, 500)
         monkeypatch.undo()
         assert client.post("/translate", json={"q": "x", **EN_DE}).status_code == 200

@@ -25,13 +25,13 @@ class Upper:
         self.started = threading.Event()
         self.may_go_on = threading.Event()
 
-    def translate(self, sentences: Sequence[str], *, n_best: int, beam: int | None) -> list[list[Translation]]:
+    def hypotheses(self, sentences: Sequence[str], *, n: int, beam: int | None) -> list[list[Translation]]:
         self.batches.append(list(sentences))
         self.started.set()
         assert self.may_go_on.wait(10)
         if "bad" in sentences:
             raise HeedError("A bad sentence.")
-        return [[Translation(each.upper(), 0.0, 0.0, finished=True)] * n_best for each in sentences]
+        return [[Translation(each.upper(), 0.0, 0.0, finished=True)] * n for each in sentences]
 
 
 @pytest.fixture

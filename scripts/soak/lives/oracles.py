@@ -63,7 +63,7 @@ def losses(run: Path, precision: str) -> Iterator[str]:
         model = model.in_direction(next((name for name in model.directions if split.endswith(f"-{name}")), None))
         src, ref = (read(run / "translations" / f"{split}.{side}") for side in ("src", "ref"))
         total, tokens = 0.0, 0
-        for source, target in zip(*model._encode_pairs(src, ref), strict=True):
+        for source, target in zip(*model.encode_pairs(src, ref), strict=True):
             state = model.model.start(model.model.encode(torch.tensor([source]), None))
             for read_, written in zip([BOS, *target], target, strict=False):
                 output, state = model.model.step(torch.tensor([read_]), state)
@@ -76,7 +76,7 @@ def losses(run: Path, precision: str) -> Iterator[str]:
 def searched(run: Path, lines: list[str], options: dict[str, Any]) -> Iterator[str]:
     """Compare log p of translations with score(), and the translations with those of other batches and orders."""
     model, others = heed.load(run), heed.load(run, batch_tokens=64)
-    sources, search = model.encode(lines), model._build_search(options)
+    sources, search = model.encode(lines), model.changed_search(**options)
     found = [best[0] for best in model.translate_ids(sources, search=search)]
     ended = [(source, best) for source, best in zip(sources, found, strict=True) if best.finished]
     again = model.score_ids([[*source, EOS] for source, _ in ended], [[*best.tokens, EOS] for _, best in ended])
@@ -120,7 +120,7 @@ def exported(run: Path, folder: Path, lines: list[str]) -> Iterator[str]:
     """Compare greedy translations of a CTranslate2 export with heed's, up to near ties."""
     model = heed.load(run).without_fallbacks()
     theirs = model.with_engine(CTranslate2Engine(folder))
-    ours, others = (each.translate(lines, n_best=1, beam=1) for each in (model, theirs))
+    ours, others = (each.hypotheses(lines, n=1, beam=1) for each in (model, theirs))
     for line, (one,), (other,) in zip(lines, ours, others, strict=True):
         if one.text != other.text and abs(one.log_prob - other.log_prob) > SCORE_TOLERANCE:
             yield f"{line}: {one.text} by heed, {other.text} by CTranslate2"

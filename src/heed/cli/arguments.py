@@ -16,7 +16,7 @@ from heed.errors import HeedError
 from heed.export import QUANTIZATIONS, TARGETS
 from heed.habits import in_heed
 from heed.inference import BATCH_TOKENS, MAX_TOKENS
-from heed.inference.searches import MBR, SearchOptions
+from heed.inference.searches import DEFAULTS, SearchOptions
 from heed.options import did_you_mean
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ TYPES: Mapping[str, Any] = {
 """Types of values by their name in help texts; others are text."""
 
 VALUES: Mapping[str, Any] = {
-    **MBR,
+    **DEFAULTS["mbr"],
     "batch_tokens": BATCH_TOKENS,
     "max_tokens": MAX_TOKENS,
     "targets": tuple(TARGETS),

@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from heed.cli.arguments import load_translator, search_options
-from heed.cli.lines import LINES_AT_ONCE, path_text, read_parallel, translator_progress, write_lines
+from heed.cli.lines import path_text, read_parallel, translator_progress, write_lines
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.options import format_value
@@ -75,12 +75,10 @@ def _translate(
     """Return the translations of the model, and the settings of the search."""
     from heed.inference.searches import resolve_search
 
-    options: dict[str, Any] = {**search_options(args)}
-    kinds = {"sample": options.pop("sample", False), "mbr": options.pop("mbr", False)}
-    _, settings = resolve_search(translator.saved_search, **kinds, changes=options)
+    options = search_options(args)
+    _, settings = resolve_search(translator.saved_search, **options)
     with translator_progress(translator, "Translating", total=len(sources), prints_results=False):
-        found = list(translator.without_fallbacks().stream(sources, chunk=LINES_AT_ONCE, **kinds, **options))
-    return [n_best[0].text for n_best in found], settings
+        return translator.without_fallbacks().translate(sources, **options), settings
 
 
 def _format_text(scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str], search: Mapping[str, Any]) -> str:

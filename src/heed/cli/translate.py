@@ -94,7 +94,7 @@ def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, s
         entries[path.name] = {**facts, "settings": settings}
         write_file(manifest, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
     output = resumable_output(path, {**settings, "engine": engine}, block=LINES_AT_ONCE, resume=True)
-    translate = partial(translator.stream, chunk=LINES_AT_ONCE, **search_options(args))
+    translate = partial(translator.stream_hypotheses, chunk=LINES_AT_ONCE, **search_options(args))
     with file.open("rb") as stream, output as (write, done):
         for _, text, translations in _translated_lines(translator, stream, file, translate, done=done):
             best = translations[0]
@@ -158,7 +158,7 @@ def _translations(
     """Return the translations of each line, best first. Wrong options are reported before the first line is read."""
     options: Any = {"chunk": chunk, "alignments": args.alignments, **search_options(args)}
     if not args.split_sentences:
-        return translator.stream(lines, n_best=args.n_best, **options)
+        return translator.stream_hypotheses(lines, n=args.n_best, **options)
     from heed.inference.segmentation import stream_lines
 
     return stream_lines(translator, lines, **options)

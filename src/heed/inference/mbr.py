@@ -83,6 +83,11 @@ class MBRSearch(Search):
         search.decode = decode
         return search
 
+    def with_all(self) -> "MBRSearch":
+        search = copy(self)
+        search.n_best = sum(each.n_best for each in (self.beam, self.sampler) if each)
+        return search
+
     def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
         none: list[NBest] = [[] for _ in src]
         beams = self.beam(model, src, src_mask) if self.beam else none

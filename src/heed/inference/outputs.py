@@ -79,7 +79,7 @@ class Attended:
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation with its scores and, on request, its alignment and attention maps."""
+    """A translation with its scores and, on request, its alignment."""
 
     text: str
     score: float
@@ -92,8 +92,6 @@ class Translation:
     """Which of `TRANSLATION_SYMPTOMS` it shows."""
     alignment: list[Link] | None = None
     """Links (source word, target word), as by `Translator.align`; None unless ``alignments=True``."""
-    maps: Attended | None = None
-    """Attention maps; None unless ``maps=True``."""
 
 
 @contextmanager

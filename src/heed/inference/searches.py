@@ -1,12 +1,13 @@
-"""Searches of model folders: default settings, saved settings, and changes by the user.
+"""Searches of model folders: the default settings of conf/search, saved settings, and changes by the user.
 
 This file does not import torch, so that ``heed --help`` can show the defaults.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from heed.errors import HeedError, argument
+from heed.files import CONF, read_yaml
 from heed.options import format_value, suggest
 
 if TYPE_CHECKING:
@@ -15,13 +16,21 @@ if TYPE_CHECKING:
 SearchKind = Literal["beam", "sample", "mbr"]
 Settings = dict[str, Any]
 
-LENGTH_LIMITS: Settings = {"max_length_factor": 2.0, "max_length_extra": 10}
-BEAM: Settings = {"beam": 5, "length_penalty": 0.6, "n_best": 1, **LENGTH_LIMITS}
-SAMPLE: Settings = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 1, "n_best": 1, **LENGTH_LIMITS}
-MBR: Settings = {**BEAM, **SAMPLE, "utility": "chrf", "samples": 32}
+LENGTH_LIMITS = ("max_length_factor", "max_length_extra")
+"""The settings of every kind of search."""
 
-DEFAULTS: Mapping[SearchKind, Settings] = {"beam": BEAM, "sample": SAMPLE, "mbr": MBR}
-"""The settings of conf/search/beam.yaml, sample.yaml and mbr.yaml, for model folders without search settings."""
+
+def _read_defaults() -> dict[SearchKind, Settings]:
+    found: dict[SearchKind, Settings] = {kind: read_yaml(CONF / f"search/{kind}.yaml") for kind in get_args(SearchKind)}
+    seed = read_yaml(CONF / "train.yaml")["seed"]
+    for settings in found.values():
+        del settings["_target_"]
+        settings.update({"seed": seed} if "seed" in settings else {})  # ${seed} there
+    return found
+
+
+DEFAULTS: Mapping[SearchKind, Settings] = _read_defaults()
+"""The settings of conf/search by kind, for model folders without search settings. Those of "mbr" include all others."""
 
 
 class SearchOptions(TypedDict, total=False):
@@ -49,10 +58,23 @@ class SearchOptions(TypedDict, total=False):
     """Similarity for minimum Bayes risk decoding."""
 
 
-def build_search(
+def build_search(saved: object, **options: Any) -> "heed.decoding.Search":
+    """Build the search of a model folder, with changes by the user. Arguments and errors: see `resolve_search`."""
+    from heed.decoding import BeamSearch, SampleSearch
+    from heed.inference.mbr import MBRSearch
+
+    kind, settings = resolve_search(saved, **options)
+    search: Any = {"beam": BeamSearch, "sample": SampleSearch, "mbr": MBRSearch}[kind]
+    return search(**settings)
+
+
+def resolve_search(
     saved: object, *, sample: bool = False, mbr: bool = False, **changes: int | float | str | None
-) -> "heed.decoding.Search":
-    """Build the search of a model folder, with changes by the user.
+) -> tuple[SearchKind, Settings]:
+    """Return the kind of search of a model folder and all its settings, with changes by the user.
+
+    Without ``sample`` and ``mbr`` the kind is beam search if ``changes`` has a beam, otherwise the saved kind. Changes
+    that are None are ignored.
 
     Args:
         saved: the ``search`` section of a model folder's config; None: heed's defaults.
@@ -60,22 +82,6 @@ def build_search(
 
     Raises:
         HeedError: if a setting does not exist, does not apply to this kind of search, or is out of range.
-    """
-    from heed.decoding import BeamSearch, SampleSearch
-    from heed.inference.mbr import MBRSearch
-
-    kind, settings = resolve_search(saved, sample=sample, mbr=mbr, changes=changes)
-    search: Any = {"beam": BeamSearch, "sample": SampleSearch, "mbr": MBRSearch}[kind]
-    return search(**settings)
-
-
-def resolve_search(
-    saved: object, *, sample: bool, mbr: bool, changes: Mapping[str, Any]
-) -> tuple[SearchKind, Settings]:
-    """Return the kind of search and all its settings, see `build_search`.
-
-    Without ``sample`` and ``mbr`` the kind is beam search if ``changes`` has a beam, otherwise the saved kind. Changes
-    that are None are ignored.
     """
     if saved is not None and not isinstance(saved, Mapping):
         raise HeedError(
@@ -86,18 +92,18 @@ def resolve_search(
         raise HeedError(
             f"{argument('sample', True)} and {argument('mbr', True)} are different searches: leave one of them out."
         )
-    changes = {name: value for name, value in changes.items() if value is not None}
+    given = {name: value for name, value in changes.items() if value is not None}
     kind: SearchKind = "sample" if sample else "mbr" if mbr else "beam"
-    if saved and not (sample or mbr or "beam" in changes):
+    if saved and not (sample or mbr or "beam" in given):
         kind = "mbr" if "utility" in saved else "sample" if "temperature" in saved else "beam"
     settings = search_settings(saved, kind)
-    for name in changes:
-        if name not in MBR:
-            similar = suggest(name, ["sample", "mbr", *MBR], section="flags")
+    for name in given:
+        if name not in DEFAULTS["mbr"]:
+            similar = suggest(name, ["sample", "mbr", *DEFAULTS["mbr"]], section="flags")
             raise HeedError(f"{name} is not an option of search{similar}.")
         if name not in settings:
             raise HeedError(f"{argument(name)} {_other_kind(name)}.")
-    return kind, {**settings, **changes}
+    return kind, {**settings, **given}
 
 
 def search_settings(saved: Mapping[str, Any] | None, kind: SearchKind) -> Settings:
@@ -113,9 +119,9 @@ def search_settings(saved: Mapping[str, Any] | None, kind: SearchKind) -> Settin
 
 def _other_kind(name: str) -> str:
     """Name the kind of search that this setting belongs to."""
-    if name in SAMPLE:
+    if name in DEFAULTS["sample"]:
         return f"applies to sampling only: add {argument('sample', True)} or {argument('mbr', True)}"
-    if name in BEAM:
+    if name in DEFAULTS["beam"]:
         beam = f"{argument('beam', 'K')} without {argument('sample', True)}"
         return f"does not apply to sampling: leave it out, or use beam search ({beam})"
     return f"applies to minimum Bayes risk decoding only: add {argument('mbr', True)}"

@@ -106,13 +106,16 @@ def stream_lines(
     alignments: bool = False,
     **search: Unpack[SearchOptions],
 ) -> Iterator[list[Translation]]:
-    """Yield the translation of each line as a list of one, see `Translator.stream`. Sentences are translated singly.
+    """Yield the translation of each line as a list of one. Its sentences are translated singly.
+
+    Args:
+        chunk, alignments, search: see `Translator.stream_hypotheses`.
 
     Raises:
         HeedError: see `Translator.translate`; or if sentencex is not installed.
     """
     splitter = SentenceSplitter(translator)
-    translator.stream((), chunk=1, **search)
+    translator.changed_search(**search)  # report wrong options before the first line is read
 
     def translate(block: list[tuple[int, str]]) -> list[list[Translation]]:
         parts = [splitter.split(line) for _, line in block]
@@ -121,7 +124,9 @@ def stream_lines(
         counts_lines = copy(translator)
         counts_lines.on_batch = lambda done: translator.on_batch(done * len(block) / len(sentences))
         with renumbered(lambda number: numbers[number - 1]):
-            found = list(counts_lines.stream(sentences, chunk=len(sentences), alignments=alignments, **search))
+            found = list(
+                counts_lines.stream_hypotheses(sentences, chunk=len(sentences), alignments=alignments, **search)
+            )
         best = (translations[0] for translations in found)
         return [[splitter.join(own, list(islice(best, len(own))))] for own in parts]
 

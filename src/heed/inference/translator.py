@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice, repeat
 from operator import add
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack
 
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, NBest, Search
@@ -19,6 +19,7 @@ from heed.evaluation.symptoms import translation_symptoms
 from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
+from heed.inference.fallbacks import Fallbacks
 from heed.inference.languages import choose_direction
 from heed.inference.lines import LineError, as_list, check_pairs, encode_lines, renumbered
 from heed.inference.outputs import Attended, Translation
@@ -37,18 +38,6 @@ PAIRS_AT_ONCE = 100
 """Sentence pairs with attention maps in memory at a time, because the maps of one pair can take several MB."""
 
 
-class TranslateOptions(SearchOptions, total=False):
-    """Options of `Translator.translate`: further results, and changes to the model's search."""
-
-    scores: bool
-    """Return each translation with its score and log-probability."""
-    alignments: bool
-    """Return each translation with its word alignment, and its scores."""
-    maps: bool
-    """Return each translation with its attention maps, and its scores. All maps are kept in memory, so pass at most a
-    few hundred sentences at a time."""
-
-
 @validated("")
 class Translator:
     """A trained model with its tokenizer and search.
@@ -56,14 +45,13 @@ class Translator:
     Results are in the order of the input and do not depend on batching. The model runs in eval mode without autocast;
     its own mode is restored afterwards. The translation of a line without text or pieces is empty.
 
-    A line without letters (``str.isalpha``), such as a number or an emoji, is its own translation with the score 0,
-    unless no source piece of the model has a letter. Empty hypotheses rank after all others, because an empty line is
-    lost text. White space without a piece, such as a tab, is read as a space. `without_fallbacks` does none of this.
+    Numbers, unknown white space and empty translations are treated as `Fallbacks` describes; `without_fallbacks` turns
+    this off.
 
     Every method that takes sentences accepts a single string as one sentence. The result is still a list.
 
     Args:
-        search: the ``search`` section of a model folder's config, or a search that options of `translate` cannot
+        search: the ``search`` section of a model folder's config, or a search that options of the methods cannot
             change. None: heed's default search.
         alignment: the ``alignment`` section of a model folder's config: the attention map that aligns words.
         src_lang, tgt_lang: language codes, "" if unknown.
@@ -106,10 +94,10 @@ class Translator:
         self.engine: Engine = self._torch
         """Runs the search. ``model`` always computes attention maps and scores of given translations."""
         self.saved_search = search
-        self._fallbacks = True
-        self.search = self._build_search({})
+        self._fallbacks = Fallbacks(self.tokenizer)
+        self.search = self.changed_search()
         self.on_batch: Callable[[float], object] = lambda *_: None
-        """Called after each batch with its number of sentences, to report progress."""
+        """Called after each batch with its number of sentences, to report progress. Each sentence counts once."""
 
     @property
     def directions(self) -> list[str]:
@@ -126,13 +114,14 @@ class Translator:
         chosen = own if name is None else choose_direction(self.tokenizer, self._directions, name)
         other = copy(self)
         other.tokenizer, (other.src_lang, other.tgt_lang) = self.tokenizer.towards(chosen.tgt_lang), chosen
-        other.search = other._build_search({})
+        other._fallbacks = replace(self._fallbacks, tokenizer=other.tokenizer)
+        other.search = other.changed_search()
         return other
 
     def without_fallbacks(self) -> "Translator":
         """Return a translator for scores, which gives the model every line as it is and accepts empty translations."""
         other = copy(self)
-        other._fallbacks = False
+        other._fallbacks = replace(self._fallbacks, enabled=False)
         return other
 
     def with_engine(self, engine: Engine) -> "Translator":
@@ -151,63 +140,56 @@ class Translator:
         other.engine = other._torch = TorchEngine(other.model)
         return other
 
-    @overload
-    def translate(self, sentences: Sentences, **search: Unpack[SearchOptions]) -> list[str]: ...
-    @overload
-    def translate(
-        self, sentences: Sentences, *, n_best: int, **options: Unpack[TranslateOptions]
-    ) -> list[list[Translation]]: ...
-    @overload
-    def translate(self, sentences: Sentences, **options: Unpack[TranslateOptions]) -> list[Translation]: ...
-    def translate(
-        self,
-        sentences: Sentences,
-        *,
-        n_best: int | None = None,
-        scores: bool = False,
-        alignments: bool = False,
-        maps: bool = False,
-        **search: Unpack[SearchOptions],
-    ) -> list[str] | list[Translation] | list[list[Translation]]:
-        """Translate sentences.
+    def translate(self, sentences: Sentences, **search: Unpack[SearchOptions]) -> list[str]:
+        """Return the best translation of each sentence.
 
         Args:
-            n_best: maximum number of translations to return for each sentence, best first.
-            scores, alignments, maps, search: see `TranslateOptions`.
-
-        Returns:
-            The text of the best translation of each sentence. With scores, alignments or maps, a `Translation` per
-            sentence. With ``n_best``, a list of `Translation` per sentence.
+            search: changes to the search of this call, see `SearchOptions`.
 
         Raises:
             HeedError: if an option is wrong, or a line is too long or not valid Unicode.
         """
-        lines = as_list(sentences)
-        explain = {"alignments": alignments, "maps": maps}
-        found = list(self.stream(lines, chunk=max(1, len(lines)), n_best=n_best, **explain, **search))
-        if n_best is not None:
-            return found
-        best = [translations[0] for translations in found]
-        return best if scores or alignments or maps else [translation.text for translation in best]
+        return [translations[0].text for translations in self.hypotheses(sentences, **search)]
 
-    def stream(
+    def hypotheses(
+        self,
+        sentences: Sentences,
+        *,
+        n: int | None = None,
+        alignments: bool = False,
+        **search: Unpack[SearchOptions],
+    ) -> list[list[Translation]]:
+        """Return the n best translations of each sentence with their scores, best first.
+
+        A search returns fewer if it finds fewer.
+
+        Args:
+            n: maximum number of translations of each sentence; None: ``n_best`` of the model's search, usually 1.
+            alignments: add the word alignment of each translation.
+            search: see `translate`.
+
+        Raises:
+            HeedError: see `translate`.
+        """
+        lines = as_list(sentences)
+        return list(self.stream_hypotheses(lines, chunk=max(1, len(lines)), n=n, alignments=alignments, **search))
+
+    def stream_hypotheses(
         self,
         lines: Iterable[str],
         *,
         chunk: int,
-        n_best: int | None = None,
+        n: int | None = None,
         alignments: bool = False,
-        maps: bool = False,
         **search: Unpack[SearchOptions],
     ) -> Iterator[list[Translation]]:
-        """Yield the translations of each line, best first, reading ``chunk`` lines at a time.
+        """Yield the results of `hypotheses`, reading ``chunk`` lines at a time.
 
         Args:
-            n_best, alignments, maps, search: see `translate`. They are checked before the first line is read.
+            n, alignments, search: see `hypotheses`. They are checked before the first line is read.
         """
-        chosen = self._build_search({**search, "n_best": n_best})
-        sentences = iter([lines] if isinstance(lines, str) else lines)
-        return self._stream(sentences, chunk, chosen, alignments=alignments, maps=maps)
+        chosen = self.changed_search(n, **search)
+        return self._stream(iter([lines] if isinstance(lines, str) else lines), chunk, chosen, alignments=alignments)
 
     def score(self, sources: Sentences, targets: Sentences) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
@@ -215,7 +197,7 @@ class Translator:
         Raises:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
         """
-        return self.score_ids(*self._encode_pairs(as_list(sources), as_list(targets)))
+        return self.score_ids(*self.encode_pairs(as_list(sources), as_list(targets)))
 
     def score_ids(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
         """Return log p(target | source) in nats for each pair of ids. Sources and targets end with EOS."""
@@ -223,7 +205,7 @@ class Translator:
 
     def likelihood(self, sources: Sentences, references: Sequence[Sentences]) -> tuple[float, int]:
         """Return −log p in nats of one or several lists of references, and their number of tokens, EOS included."""
-        encoded = [self._encode_pairs(as_list(sources), as_list(targets)) for targets in references]
+        encoded = [self.encode_pairs(as_list(sources), as_list(targets)) for targets in references]
         nll = -math.fsum(value for src_ids, tgt_ids in encoded for value in self.score_ids(src_ids, tgt_ids))
         return nll, sum(len(ids) for _, tgt_ids in encoded for ids in tgt_ids)
 
@@ -236,7 +218,7 @@ class Translator:
 
         Args:
             targets: the translations; None: translate with the model.
-            search: changes to this translation's search, see `SearchOptions`.
+            search: see `translate`.
 
         Raises:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
@@ -250,10 +232,10 @@ class Translator:
         sources = as_list(sources)
         if targets is None:
             ids = encode_lines(self.encode, sources, max_tokens=self.max_tokens)
-            n_best, _ = self._hypotheses(sources, ids, self._build_search({**search}))
+            n_best, _ = self._search_lines(sources, ids, self.changed_search(**search))
             return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
         targets = as_list(targets)
-        return self._attend_ids(sources, targets, *self._encode_pairs(sources, targets))
+        return self._attend_ids(sources, targets, *self.encode_pairs(sources, targets))
 
     def align(
         self,
@@ -290,29 +272,54 @@ class Translator:
             for pair in self.stream_attend(sources, targets)
         ]
 
-    def evaluate(self, sources: Sequence[str], references: Sequence[str], **search: Unpack[SearchOptions]) -> Scores:
+    def evaluate(self, sources: Sentences, references: Sentences, **search: Unpack[SearchOptions]) -> Scores:
         """Translate sentences and return BLEU and chrF of the translations, with sacreBLEU's signatures.
 
         Args:
             references: one for each sentence.
-            search: changes to the search, see `SearchOptions`.
+            search: see `translate`.
 
         Raises:
             HeedError: if there are no sentences, the numbers differ, or a line is refused (see `translate`).
         """
+        sources, references = as_list(sources), as_list(references)
         check_pairs(sources, references)
         output = SystemOutput(
             hypotheses=self.without_fallbacks().translate(sources, **search),
             references=[references],
             tgt_lang=self.tgt_lang,
-            maximized=self._build_search({**search}).utility,
+            maximized=self.changed_search(**search).utility,
         )
         return score_output(output, {})
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of sentences of any length to translate, without EOS. White space of any script has no ids."""
-        known = self.tokenizer.with_known_spaces if self._fallbacks else str
-        return self.tokenizer.encode_src([known(line) if line.strip() else "" for line in sentences])
+        return self._fallbacks.encode(sentences)
+
+    def encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the ids of sources and of targets as they are, with EOS; raise a HeedError as `score` does."""
+        check_pairs(sources, targets)
+        src_ids = encode_lines(self.without_fallbacks().encode, sources, max_tokens=self.max_tokens)
+        tgt_ids = encode_lines(self.tokenizer.encode_tgt, targets, max_tokens=self.max_tokens)
+        return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
+
+    def changed_search(self, n: int | None = None, **changes: Unpack[SearchOptions]) -> Search:
+        """Return this translator's search with changes; raise a HeedError if the engine or the search refuses one.
+
+        Args:
+            n: see `hypotheses`.
+        """
+        if "n_best" in changes:
+            raise HeedError("n_best is not an option of this method: hypotheses(sentences, n=3) returns the 3 best.")
+        given = [name for name, value in {"n": n, **changes}.items() if value is not None and value is not False]
+        if not isinstance(self.saved_search, Search):
+            search = build_search(self.saved_search, n_best=n, **changes)
+        elif given:
+            raise HeedError(f"{' and '.join(given)} cannot change the search that this translator was made with.")
+        else:
+            search = self.saved_search
+        self.engine.check(search)
+        return search.with_text(self.tokenizer.decode_tgt)
 
     def translate_ids(self, sources: Sequence[Sequence[int]], *, search: Search | None = None) -> list[NBest]:
         """Return the hypotheses of the search for each source, best first.
@@ -333,76 +340,51 @@ class Translator:
 
             return self._in_batches(search_rows, [len(ids) + 1 for ids in sources])
 
-    def _build_search(self, changes: Mapping[str, Any]) -> Search:
-        """Return the changed search; raise a HeedError if it cannot be changed or the engine does not support it."""
-        given = [name for name, value in changes.items() if value is not None and value is not False]
-        if not isinstance(self.saved_search, Search):
-            search = build_search(self.saved_search, **changes)
-        elif given:
-            raise HeedError(f"{' and '.join(given)} cannot change the search that this translator was made with.")
-        else:
-            search = self.saved_search
-        self.engine.check(search)
-        return search.with_text(self.tokenizer.decode_tgt)
-
     def _stream(
-        self, lines: Iterator[str], chunk: int, search: Search, *, alignments: bool, maps: bool
+        self, lines: Iterator[str], chunk: int, search: Search, *, alignments: bool
     ) -> Iterator[list[Translation]]:
         done = 0
         while sentences := list(islice(lines, chunk)):
             with renumbered(partial(add, done)):
                 src_ids = encode_lines(self.encode, sentences, max_tokens=self.max_tokens)
-                found, empty = self._hypotheses(sentences, src_ids, search)
+                found, empty = self._search_lines(sentences, src_ids, search)
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
             texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
-            pairs: Iterator[Attended | None] = repeat(None)
-            if alignments or maps:
+            links: Iterator[list[Link] | None] = repeat(None)
+            if alignments:
                 sources = [sentences[row] for row in rows]
-                pairs = self._attend_hypotheses(sources, [src_ids[row] for row in rows], hypotheses)
+                links = map(self._links, self._attend_hypotheses(sources, [src_ids[row] for row in rows], hypotheses))
             for row, (source, n_best) in enumerate(zip(sentences, found, strict=True)):
                 yield [
                     Translation(
-                        text := source if self._is_copied(source) else next_text,
+                        text := source if self._fallbacks.is_copied(source) else next_text,
                         each.score,
                         each.log_prob,
                         each.finished,
                         translation_symptoms(source, text, finished=each.finished, best_is_empty=row in empty),
-                        alignment=self._links(pair) if pair and alignments else None,
-                        maps=pair if maps else None,
+                        alignment=alignment,
                     )
-                    for each, next_text, pair in zip(n_best, texts, pairs, strict=False)
+                    for each, next_text, alignment in zip(n_best, texts, links, strict=False)
                 ]
             done += len(sentences)
 
-    def _is_copied(self, line: str) -> bool:
-        return (
-            self._fallbacks and self.tokenizer.reads_letters and bool(line.strip()) and not any(map(str.isalpha, line))
-        )
+    def _quiet(self) -> "Translator":
+        """Return a translator for sentences that ``on_batch`` has already counted."""
+        other = copy(self)
+        other.on_batch = lambda _: None
+        return other
 
-    def _hypotheses(
+    def _search_lines(
         self, lines: Sequence[str], src_ids: Sequence[list[int]], search: Search
     ) -> tuple[list[NBest], set[int]]:
-        """Return the hypotheses of each line, best first, and the rows for which the search prefers an empty one.
-
-        ``src_ids`` have no EOS.
-        """
-        copied = {row: line for row, line in enumerate(lines) if self._is_copied(line)}
-        found = self.translate_ids([[] if row in copied else ids for row, ids in enumerate(src_ids)], search=search)
-        for row, ids in zip(copied, self.tokenizer.encode_tgt(list(copied.values())), strict=True):
-            found[row] = [replace(found[row][0], tokens=ids)]
-        searched = (row for row, ids in enumerate(src_ids) if ids and row not in copied)
-        empty = {row for row in searched if self._is_empty(found[row][0])}
-        if empty and self._fallbacks:
-            quiet = copy(self)
-            quiet.on_batch = lambda _: None
-            wider = quiet.translate_ids([src_ids[row] for row in empty], search=search.with_all())
-            for row, n_best in zip(empty, wider, strict=True):
-                found[row] = sorted(n_best, key=self._is_empty)[: len(found[row])]
-        return found, empty
-
-    def _is_empty(self, hypothesis: Hypothesis) -> bool:
-        return not self.tokenizer.decode_tgt([hypothesis.tokens])[0].strip()
+        """Return the hypotheses of each line and the rows that need a second choice, see `Fallbacks.search`."""
+        return self._fallbacks.search(
+            lines,
+            src_ids,
+            search=partial(self.translate_ids, search=search),
+            search_all=partial(self._quiet().translate_ids, search=search.with_all()),
+        )
 
     def _links(self, pair: Attended, symmetrize: str = "target", **choice: Any) -> list[Link]:
         """Return the word alignment of one pair. ``choice`` selects the map, see `align`."""
@@ -415,7 +397,7 @@ class Translator:
         """Yield the attention maps of sources and their hypotheses. ``src_ids`` have no EOS."""
         tgt_ids = [[*each.tokens, EOS] if each.finished else each.tokens for each in hypotheses]
         targets = self.tokenizer.decode_tgt(tgt_ids)
-        return self._attend_ids(sources, targets, [[*ids, EOS] for ids in src_ids], tgt_ids)
+        return self._quiet()._attend_ids(sources, targets, [[*ids, EOS] for ids in src_ids], tgt_ids)
 
     def _attend_ids(
         self, sources: Sequence[str], targets: Sequence[str], src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]
@@ -458,10 +440,3 @@ class Translator:
                 raise LineError(1 + rows[0], f": {error}") from error
             self.on_batch(len(rows))
         return [results[row] for row in range(len(lengths))]
-
-    def _encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the ids of sources and of targets, with EOS."""
-        check_pairs(sources, targets)
-        src_ids = encode_lines(self.without_fallbacks().encode, sources, max_tokens=self.max_tokens)
-        tgt_ids = encode_lines(self.tokenizer.encode_tgt, targets, max_tokens=self.max_tokens)
-        return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]

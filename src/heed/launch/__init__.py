@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from heed.compat import print_any_character
 from heed.errors import HeedError
+from heed.files import CONF
 from heed.launch import program
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def run_hydra() -> None:
 
     from heed.launch.grid import run_job
 
-    hydra.main(version_base="1.3", config_path=str(program.CONF), config_name="train")(run_job)()
+    hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")(run_job)()
 
 
 def describe(command: "Command") -> str:

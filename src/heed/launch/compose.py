@@ -20,8 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from heed.compat import hydra_flags
 from heed.errors import HeedError
-from heed.files import expand_home, read_yaml
-from heed.launch.program import CONF
+from heed.files import CONF, expand_home, read_yaml
 from heed.options import format_value, raise_problems, suggest
 from heed.runs.config import CONFIG_LIMIT, HYDRA_FOLDER, read_overrides
 

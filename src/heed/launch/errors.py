@@ -11,7 +11,7 @@ import yaml
 
 from heed.compat import hydra_flags
 from heed.errors import HeedError, first_line
-from heed.files import NO_ROOM
+from heed.files import CONF, NO_ROOM
 from heed.launch import program
 from heed.launch.compose import (
     COMPOSITION_ERRORS,
@@ -96,7 +96,7 @@ def _malformed(overrides: Sequence[str]) -> str | None:
     if nameless := [word for word in overrides if re.match(r"[+~]*[=@:]", word)]:
         return f"{nameless[0]} names no option: write NAME=VALUE, such as model.dropout=0.2."
     for name, _, value in (word.partition("=") for word in overrides):
-        if value.startswith("[") and name != "logger" and (program.CONF / name).is_dir():
+        if value.startswith("[") and name != "logger" and (CONF / name).is_dir():
             return f"{name}={value} must be one choice, such as {name}={value.strip('[]').partition(',')[0]}."
     return None
 
@@ -112,7 +112,7 @@ def _typos(error: BaseException, overrides: Sequence[str]) -> list[str]:
     """Return a sentence for each unknown option or choice if the error reports one; Hydra itself stops at the first."""
     if isinstance(error, MissingConfigException) and "/" in (file := str(error.missing_cfg_file)):
         name, _, choice = file.rpartition("/")  # model=transfomer: the file would be model/transfomer
-        options = error.options or [path.stem for path in (program.CONF / name).glob("*.yaml")]
+        options = error.options or [path.stem for path in (CONF / name).glob("*.yaml")]
         close = suggest(choice, options, f"{name}=")
         sentence = f"{name}={choice} is unknown{close}: choose one of {', '.join(sorted(options))}."
     elif isinstance(error, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(error))):
@@ -147,7 +147,7 @@ def _unknown_option(name: str, overrides: Sequence[str]) -> str:
     known = all_option_names(cfg)
     path, _, option = name.rpartition(".")
     group = path.replace(".", "/")
-    files = sorted((program.CONF / group).glob("*.yaml")) if group else ()
+    files = sorted((CONF / group).glob("*.yaml")) if group else ()
     if owners := [file.stem for file in files if option in {*(yaml.safe_load(file.read_bytes()) or ())} - {"defaults"}]:
         chosen = cfg.hydra.runtime.choices.get(group)
         other = f", not of {group}={chosen}" if chosen else ""

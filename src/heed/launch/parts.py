@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from heed.errors import HeedError, first_line
+from heed.files import CONF
 from heed.habits import exact, in_heed
 from heed.launch.compose import COLLECTIONS, PARTS, Options, Schema, option_names
-from heed.launch.program import CONF
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.options import (

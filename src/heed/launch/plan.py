@@ -13,13 +13,13 @@ import yaml
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.text.corpus import Corpus
 from heed.errors import HeedError
+from heed.files import CONF
 from heed.inference import model_folder
 from heed.launch.compose import PARTS, Command, Options
 from heed.launch.inherit import inherit_architecture
 from heed.launch.matching import Match, match_run
 from heed.launch.parts import Parts, build_model_on, build_part, build_parts
 from heed.launch.processes import check_world_size
-from heed.launch.program import CONF
 from heed.options import format_value, get_option, with_options
 from heed.progress import print_line
 from heed.runs.config import find_config

@@ -5,15 +5,11 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from heed.files import CONF
+
 HEED_TRAIN = "heed train"
 DRY_RUN = "--dry-run"
 
-CONF = next(
-    folder
-    for folder in (Path(__file__).parents[3] / "conf", Path(__file__).parents[1] / "conf")
-    if (folder / "train.yaml").exists()
-)
-"""The configuration: the top-level folder of a checkout, or ``heed/conf`` of an installed package."""
 HELP = Path(__file__).with_name("help.txt").read_text(encoding="utf-8").rstrip()
 
 

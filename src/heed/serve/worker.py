@@ -140,7 +140,7 @@ class Worker:
             return []
         start = time.perf_counter()
         with self._turn:
-            found = translator.translate(sentences, n_best=n_best, beam=beam)
+            found = translator.hypotheses(sentences, n=n_best, beam=beam)
         self._on_batch(len(sentences), time.perf_counter() - start)
         return found
 

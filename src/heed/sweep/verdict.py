@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from heed.errors import HeedError
-from heed.files import write_file, writing
+from heed.files import CONF, write_file, writing
 from heed.launch import program
 from heed.launch.compose import Command
 from heed.options import get_option, with_options
@@ -107,7 +107,7 @@ def _write_preset(plan: Plan, winner: TrialSummary, runs: Sequence[TrialSummary]
     with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
         write_file(path, text)
-    config_dir = [] if program.CONF.parent == Path.cwd() else ["--config-dir", "conf"]
+    config_dir = [] if CONF.parent == Path.cwd() else ["--config-dir", "conf"]
     return path, [*program.command(), *config_dir, f"experiment={path.stem}"]
 
 
@@ -121,7 +121,7 @@ def _preset(command: Command) -> str:
             continue
         if name == "experiment":
             choices.insert(0, choice)
-        elif (program.CONF / name).is_dir():
+        elif (CONF / name).is_dir():
             choices.append({f"override /{name}": choice})
         else:
             options = with_options(options, {name: get_option(command.options, name)})
