@@ -20,7 +20,7 @@ from heed.layers.edits import NO_EDITS, Edits, LayerEdits, check_edits, layer_ed
 from heed.layers.embedding import embeddings
 from heed.layers.feedforward import FeedForward
 from heed.layers.positions import RelativePositions
-from heed.layers.residual import NORMS, Residual, SublayerT
+from heed.layers.residual import NORMS, CrossAttentionBlock, FeedForwardBlock, ResidualOptions, SelfAttentionBlock
 from heed.layers.stack import Stack
 from heed.models.inputs import Lengths, Source, SourceMask
 from heed.models.seq2seq import AttentionMaps, DecoderHidden, DecoderState, Memory, TrainableSeq2Seq
@@ -32,8 +32,10 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = _residual(SelfAttention(_self_attention(config, causal=False)), config)
-        self.feed_forward = _residual(_feed_forward(config), config)
+        self.self_attention = SelfAttentionBlock(
+            SelfAttention(_self_attention(config, causal=False)), _residual(config)
+        )
+        self.feed_forward = FeedForwardBlock(_feed_forward(config), _residual(config))
 
     def forward(
         self,
@@ -53,7 +55,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = _residual(SelfAttention(_self_attention(config, causal=True)), config)
+        self.self_attention = SelfAttentionBlock(SelfAttention(_self_attention(config, causal=True)), _residual(config))
         cross_attention = MultiHeadAttention(
             d_model=config.d_model,
             num_heads=config.num_heads,
@@ -61,8 +63,8 @@ class DecoderLayer(nn.Module):
             dropout=config.attention_dropout,
             positions=RelativePositions(),
         )
-        self.cross_attention = _residual(CrossAttention(cross_attention), config)
-        self.feed_forward = _residual(_feed_forward(config), config)
+        self.cross_attention = CrossAttentionBlock(CrossAttention(cross_attention), _residual(config))
+        self.feed_forward = FeedForwardBlock(_feed_forward(config), _residual(config))
 
     def project(self, memory: Float[Tensor, "N S D"]) -> KeyValue:
         """Return the keys and values of the source for cross-attention."""
@@ -197,9 +199,8 @@ def _stack(layers: list[Float[Tensor, "B H Q K"] | None]) -> Float[Tensor, "L H 
     return torch.stack(weights).transpose(1, 2) if weights else None
 
 
-def _residual(sublayer: SublayerT, config: TransformerConfig) -> Residual[SublayerT]:
-    return Residual(
-        sublayer,
+def _residual(config: TransformerConfig) -> ResidualOptions:
+    return ResidualOptions(
         d_model=config.d_model,
         dropout=config.dropout,
         norm=config.norm,
