@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.decoding import BeamSearch, GreedySearch
-from heed.decoding.fused import for_search
+from heed.decoding.search import for_search
 from heed.errors import HeedError
 from heed.layers.attention import HEAD_SCORES, Attention, CrossAttentionConfig, MultiHeadAttention, SelfAttentionConfig
 from heed.layers.attention_scores import SCORES
