@@ -17,7 +17,7 @@ from benchmark.peers import UnavailableError, in_new_process, start_peers
 from heed.data.pairs.pairs import Pairs, id_lists
 from heed.data.steps.batch import collate
 from heed.decoding import BeamSearch, GreedySearch, Search
-from heed.decoding.fused import for_search
+from heed.decoding.search import for_search
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.kernels import WeightPacker

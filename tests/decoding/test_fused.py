@@ -11,12 +11,12 @@ from torch import nn
 from torch.testing import assert_close
 
 from heed import kernels
-from heed.decoding.fused import FusedTransformer, for_search
+from heed.decoding.search import for_search
 from heed.layers.feedforward import ACTIVATIONS
 from heed.models import build_model
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import DecoderState, Seq2Seq
-from heed.models.transformer import DecoderLayer, Transformer
+from heed.models.transformer import DecoderLayer, FusedTransformer, Transformer
 from heed.symbols import BOS, EOS
 from tests.conftest import TRANSFORMER
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 
@@ -17,6 +17,7 @@ from heed.decoding import GreedySearch, Hypothesis, SampleSearch
 from heed.errors import HeedError
 from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, Seq2Seq
 from heed.symbols import BOS, EOS, PAD
+from tests.decoding.test_search import batch_of
 
 VOCAB = 7
 WORDS = [token for token in range(VOCAB) if token not in (PAD, BOS, EOS)]
@@ -77,12 +78,6 @@ def sampler(
         max_length_factor=factor,
         max_length_extra=extra,
     )
-
-
-def batch_of(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    lengths = torch.tensor([len(ids) for ids in sources])
-    src = nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in sources], batch_first=True, padding_value=PAD)
-    return src, torch.arange(src.shape[1]) < lengths[:, None]
 
 
 def allowed(logits: Tensor, *, temperature: float, top_k: int | None, top_p: float | None) -> dict[int, float]:

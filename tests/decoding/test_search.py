@@ -1,7 +1,7 @@
 """Both searches against exhaustive enumeration, against each other, and against their own batches."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -73,7 +73,7 @@ class TableModel(Seq2Seq):
         return (context * 31 + token * 7 + 1) % self.contexts
 
 
-def batch_of(sources: list[list[int]]) -> tuple[Tensor, Tensor]:
+def batch_of(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     lengths = torch.tensor([len(ids) for ids in sources])
     src = nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in sources], batch_first=True, padding_value=PAD)
     return src, torch.arange(src.shape[1]) < lengths[:, None]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from heed.decoding import BeamSearch, GreedySearch, SampleSearch, Search, beam, search
 from heed.models.seq2seq import Seq2Seq
-from heed.symbols import EOS, PAD
+from heed.symbols import EOS
+from tests.decoding.test_search import batch_of
 
 EVERY = 8
 SOURCES = ([7, EOS], [5, 6, 9, 22, 11, 8, EOS], [9, 9, 4, EOS], [20, 21, EOS], [4, 5, 6, EOS])
@@ -25,12 +25,6 @@ def searches(extra: int) -> dict[str, Search]:
     }
 
 
-def batch() -> tuple[Tensor, Tensor]:
-    lengths = torch.tensor([len(ids) for ids in SOURCES])
-    src = nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in SOURCES], batch_first=True, padding_value=PAD)
-    return src, torch.arange(src.shape[1]) < lengths[:, None]
-
-
 @pytest.fixture(params=["transformer", "rnn"])
 def model(request: pytest.FixtureRequest, tiny_model: Callable[..., Seq2Seq]) -> Seq2Seq:
     torch.manual_seed(5)
@@ -43,11 +37,11 @@ def model(request: pytest.FixtureRequest, tiny_model: Callable[..., Seq2Seq]) ->
 
 @pytest.mark.parametrize("kind", ["greedy", "beam", "sample", "nucleus"])
 def test_rare_stop_checks_change_nothing(kind: str, model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_every_step = searches(9)[kind](model, *batch())
+    at_every_step = searches(9)[kind](model, *batch_of(SOURCES))
     assert len({len(h.tokens) for n_best in at_every_step for h in n_best}) > 2
     for module in (search, beam):
         monkeypatch.setattr(module, "steps_between_stop_checks", lambda device: EVERY)
-    rarely = searches(9)[kind](model, *batch())
+    rarely = searches(9)[kind](model, *batch_of(SOURCES))
     for ours, theirs in zip(rarely, at_every_step, strict=True):
         assert [(h.tokens, h.finished) for h in ours] == [(h.tokens, h.finished) for h in theirs]
         assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-9)

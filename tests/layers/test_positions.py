@@ -23,7 +23,6 @@ from heed.layers.positions import (
     rotation_factors,
     sin_and_cos,
 )
-from heed.options import from_plain
 
 B, N, D = 2, 7, 11
 H, E = 3, 6
@@ -272,25 +271,3 @@ def test_concatenation_passes_gradcheck(kind: str) -> None:
     module = absolute(kind, 3, "concat")
     x = torch.randn(B, 2, 3, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, *weights: module(x, 4), (x, *module.parameters()))
-
-
-@pytest.mark.parametrize(
-    ("kind", "merge", "max_length", "names"),
-    [
-        ("rotray", None, None, r"model\.positions\.kind=rotray must be none or sinusoidal or .*relative"),
-        ("learned", "add", None, r"model\.positions\.max_length=null .*model\.positions\.kind=learned"),
-        ("sinusoidal", "add", 13, r"model\.positions\.max_length=13 .*model\.positions\.kind=sinusoidal"),
-        ("none", None, 13, r"model\.positions\.max_length=13 .*model\.positions\.kind=none"),
-        ("sinusoidal", "multiply", None, r"model\.positions\.merge=multiply .*add or concat"),
-        ("learned", None, 13, r"model\.positions\.merge=null .*add or concat"),
-        ("none", "add", None, r"model\.positions\.merge=add .*model\.positions\.kind=none"),
-        ("rotary", "concat", None, r"model\.positions\.merge=concat .*model\.positions\.kind=rotary"),
-    ],
-)
-def test_contradictions_are_refused(kind: str, merge: str | None, max_length: int | None, names: str) -> None:
-    with pytest.raises(HeedError, match=names):
-        from_plain(
-            PositionsConfig,
-            {"kind": kind, "merge": merge, "max_length": max_length},
-            where="model.positions.",
-        )

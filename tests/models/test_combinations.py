@@ -120,6 +120,7 @@ def test_pairwise_contains_every_allowed_pair() -> None:
 
 REFUSED = {
     "model.d_model=13": r"model\.d_model=13 must be a multiple of model\.num_heads=2\.",
+    "model.num_heads=0": r"model\.num_heads=0 must be an integer >= 1\.",
     "model.d_model=6 model/positions=rotary": r"rotary needs an even number of dimensions per head, but .* give 3\.",
     "model.positions.kind=fourier": r"model\.positions\.kind=fourier must be none or sinusoidal or .* or relative",
     "model.positions.merge=multiply": r"model\.positions\.merge=multiply must be add or concat or null\.",
@@ -127,12 +128,15 @@ REFUSED = {
     "model/positions=rotary model.positions.merge=add": r"merge=add contradicts model\.positions\.kind=rotary",
     "model/positions=none model.positions.merge=concat": r"merge=concat contradicts model\.positions\.kind=none",
     "model/positions=alibi model.positions.max_length=9": r"max_length=9 contradicts model\.positions\.kind=alibi",
+    "model/positions=none model.positions.max_length=9": r"max_length=9 contradicts model\.positions\.kind=none",
+    "model.positions.max_length=9": r"max_length=9 contradicts model\.positions\.kind=sinusoidal",
     "model/positions=learned model.positions.max_length=null": r"max_length=null contradicts .*kind=learned",
     "model.self_attention.kind=kv": r"model\.self_attention\.kind=kv must be qkv or parameter_free\.",
     "model.norm=sandwich": r"model\.norm=sandwich must be pre or post or none\.",
     "model.norm_kind=batch": r"model\.norm_kind=batch must be layer or rms\.",
     "model.norm=none model.norm_kind=rms": r"norm_kind=rms has no effect with model\.norm=none",
     "model.activation=swish": r"model\.activation=swish must be relu or gelu or swiglu\.",
+    "model.encoder_layers=0": r"model\.encoder_layers=0 must be an integer in \[1, 1000\]\.",
     "model.decoder_layers=0": r"model\.decoder_layers=0 must be an integer in \[1, 1000\]\.",
     "model.layer_dropout=1.0": r"model\.layer_dropout=1.0 must be a number in \[0, 1\)\.",
 }

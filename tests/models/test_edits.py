@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.decoding import BeamSearch, GreedySearch
-from heed.decoding.fused import for_search
+from heed.decoding.search import for_search
 from heed.errors import HeedError
 from heed.layers.attention import HEAD_SCORES, Attention, CrossAttentionConfig, MultiHeadAttention, SelfAttentionConfig
 from heed.layers.attention_scores import SCORES
@@ -324,9 +324,7 @@ def test_a_call_may_add_edits(batch: tuple[Tensor, Tensor, Tensor]) -> None:
         ),
         (Edit("cross", "off", layers=[0, -1]), "no such cross"),
         (Edit("encoder_self", "off", heads=[5]), "no such encoder_self"),
-        (Edit("cross", "none"), "weights='none' must be off, uniform, diagonal or an array"),  # type: ignore[arg-type]
-        (Edit("cross", torch.rand(3, 5, 2, 2)), r"shape \(3, 5, 2, 2\) must have the axes layers \(1 or 2\)"),
-        (Edit("cross", torch.rand(2, 2)), r"shape \(2, 2\) must have"),
+        (Edit("cross", torch.rand(3, 5, 2, 2)), "Weights of 3 layers and 5 heads must have 1 or 2 layers and 1"),
     ],
 )
 def test_wrong_edits_are_refused_in_every_call(batch: tuple[Tensor, Tensor, Tensor], edit: Edit, message: str) -> None:
@@ -342,6 +340,15 @@ def test_wrong_edits_are_refused_in_every_call(batch: tuple[Tensor, Tensor, Tens
     for call in calls:
         with pytest.raises(HeedError, match=message):
             call()
+
+
+def test_wrong_weights_are_refused_when_an_edit_is_made() -> None:
+    with pytest.raises(HeedError, match=r"^weights='none' must be off, uniform, diagonal or an array\.$"):
+        Edit("cross", "none")  # type: ignore[arg-type]
+    with pytest.raises(
+        HeedError, match=r"^Weights of shape \(2, 2\) must have the axes layers, heads, queries and keys"
+    ):
+        Edit("cross", torch.rand(2, 2))
 
 
 def test_families_without_an_attention_refuse_it(batch: tuple[Tensor, Tensor, Tensor]) -> None:

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.functional import causal_mask
-from heed.layers.attention import Attention, CrossAttentionConfig, MultiHeadAttention, SelfAttentionConfig
+from heed.layers.attention import CrossAttentionConfig, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models import build_model
 from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from heed.models.transformer_config import TransformerConfig
+from tests.layers.test_attention import copy_attention
 
 B, S, T, V = 3, 7, 5, 29
 
@@ -68,18 +69,6 @@ def arguments(config: TransformerConfig) -> dict[str, Any]:
         "norm_first": config.norm == "pre",
         "batch_first": True,
     }
-
-
-def copy_attention(ours: Attention, theirs: nn.MultiheadAttention) -> None:
-    assert isinstance(ours, MultiHeadAttention)
-    theirs.load_state_dict(
-        {
-            "in_proj_weight": torch.cat((ours.query.weight, ours.key_value.weight)),
-            "in_proj_bias": torch.cat((ours.query.bias, ours.key_value.bias)),
-            "out_proj.weight": ours.output.weight,
-            "out_proj.bias": ours.output.bias,
-        }
-    )
 
 
 def torch_layer(

@@ -146,6 +146,16 @@ def test_text_of_the_run_is_escaped(tmp_path: Path) -> None:
     assert data_of(html)["samples"]["valid"]["source"][0] == SENTENCES[0]
 
 
+def test_translations_of_other_sentences_are_not_shown_as_those_of_the_latest(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    with (run / "samples.jsonl").open("a", encoding="utf-8") as file:  # resumed with fewer sentences
+        texts = {"source": ["x"], "reference": ["y"], "translation": ["z"]}
+        file.write(json.dumps({"step": 80, "set": "valid", **texts}) + "\n")
+    assert data_of(render_report(run))["samples"]["valid"] == {
+        "source": ["x"], "reference": ["y"], "steps": [80], "translations": [["z"]],
+    }  # fmt: skip
+
+
 def test_the_page_asks_no_other_machine(tmp_path: Path) -> None:
     html = render_report(make_run(tmp_path / "run"))
     assert not re.search(r"""(src|href)=["']?(https?:)?//|@import|url\(""", html)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -168,6 +169,13 @@ def test_jobs_of_a_grid_share_a_wandb_group_and_resumed_ones_keep_their_name(tmp
     assert isinstance(resumed, WandbLogger)
     assert (resumed._wandb_init["name"], resumed._wandb_init["group"]) == (first.name, first.group)
     assert resumed._wandb_init["id"] == first.run_id
+
+
+def test_a_killed_process_leaves_no_partly_written_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heed.files.replace", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        wandb_logger(folder=tmp_path, config=CONFIG, project="heed", mode="offline")
+    assert not (tmp_path / "wandb" / "names.json").exists()
 
 
 def test_names_of_trials_and_single_runs_in_wandb(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The loss against its formula in float64, and its gradient against torch's own."""
 
 import math
+from collections.abc import Sequence
+from itertools import permutations
 
 import pytest
 import torch
@@ -28,29 +30,42 @@ def interleaved(*passes: torch.Tensor) -> torch.Tensor:
     return torch.stack(passes, 1).flatten(0, 1)
 
 
+def in_full(
+    passes: Sequence[torch.Tensor],
+    layer: Sequence[torch.Tensor],
+    target: torch.Tensor,
+    *,
+    label_smoothing: float,
+    r_drop: float = 0.0,
+) -> torch.Tensor:
+    """The loss of one pass, or with R-Drop of two, by torch's own functions, differentiated by torch."""
+    real = target != PAD
+    logits = [F.linear(each[real], *layer) for each in passes]
+    entropies = [
+        F.cross_entropy(each, target[real], label_smoothing=label_smoothing, reduction="sum") for each in logits
+    ]
+    log_ps = [each.log_softmax(-1) for each in logits]
+    divergences = [F.kl_div(b, a, log_target=True, reduction="sum") for a, b in permutations(log_ps, 2)]
+    return sum(entropies) / len(passes) + r_drop * sum(divergences) / 4
+
+
 @pytest.mark.parametrize("chunk", [8 * 17, 3 * 8 * 17, 2**24])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("r_drop", [0.0, 3.0])
 def test_gradients_equal_torchs(
-    chunk: int, label_smoothing: float, biased: bool, monkeypatch: pytest.MonkeyPatch
+    chunk: int, label_smoothing: float, biased: bool, r_drop: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(CHUNK_BYTES, "cpu", chunk)
-    states, table, bias = (torch.randn(*shape, dtype=torch.float64) for shape in ((3, 5, 7), (17, 7), (17,)))
-    parts = [part.requires_grad_() for part in (states, table, *([bias] if biased else []))]
+    shapes = ((17, 7), *([(17,)] if biased else []), *[(3, 5, 7)] * (2 if r_drop else 1))
+    parts = [torch.randn(*shape, dtype=torch.float64).requires_grad_() for shape in shapes]
+    layer, passes = parts[: 1 + biased], parts[1 + biased :]
     target = torch.randint(1, 17, (3, 5))
     target[0, 2:] = PAD
-    loss, nll = translation_loss(DecoderHidden(*parts), target, positions(target), label_smoothing=label_smoothing)
-    reference, plain = (
-        F.cross_entropy(
-            F.linear(*parts).flatten(0, 1),
-            target.flatten(),
-            ignore_index=PAD,
-            label_smoothing=smoothing,
-            reduction="sum",
-        )
-        for smoothing in (label_smoothing, 0.0)
-    )
-    torch.testing.assert_close((loss, nll), (reference, plain))
+    output = DecoderHidden(interleaved(*passes), *layer)
+    loss, nll = translation_loss(output, target, positions(target), label_smoothing=label_smoothing, r_drop=r_drop)
+    reference = in_full(passes, layer, target, label_smoothing=label_smoothing, r_drop=r_drop)
+    torch.testing.assert_close((loss, nll), (reference, in_full(passes, layer, target, label_smoothing=0.0)))
     scale = torch.rand((), dtype=torch.float64)
     ours, torchs = (torch.autograd.grad(of * scale, parts) for of in (loss, reference))
     torch.testing.assert_close(ours, torchs)
@@ -123,46 +138,6 @@ def test_r_drop_equals_the_formula_written_out() -> None:
         for s in (slice(2), slice(2, 5))
     ]
     assert math.isclose(sum(halves).item(), expected, rel_tol=1e-12)
-
-
-@pytest.mark.parametrize("chunk", [8 * 17, 3 * 8 * 17, 2**24])
-@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("biased", [True, False])
-def test_gradients_of_two_passes_equal_torchs(
-    chunk: int, label_smoothing: float, biased: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(CHUNK_BYTES, "cpu", chunk)
-    shapes = ((3, 5, 7), (3, 5, 7), (17, 7), (17,))
-    one, other, table, bias = (torch.randn(*shape, dtype=torch.float64).requires_grad_() for shape in shapes)
-    layer = [table, *([bias] if biased else [])]
-    target = torch.randint(1, 17, (3, 5))
-    target[0, 2:] = PAD
-    both = DecoderHidden(interleaved(one, other), *layer)
-    loss, _ = translation_loss(both, target, positions(target), label_smoothing=label_smoothing, r_drop=3.0)
-    reference = in_full((one, other), layer, target, label_smoothing=label_smoothing, r_drop=3.0)
-    torch.testing.assert_close(loss, reference)
-    scale = torch.rand((), dtype=torch.float64)
-    ours, torchs = (torch.autograd.grad(of * scale, (one, other, *layer)) for of in (loss, reference))
-    torch.testing.assert_close(ours, torchs)
-
-
-def in_full(
-    states: tuple[torch.Tensor, ...],
-    layer: list[torch.Tensor],
-    target: torch.Tensor,
-    *,
-    label_smoothing: float,
-    r_drop: float,
-) -> torch.Tensor:
-    """The loss of R-Drop by torch's own functions, differentiated by torch."""
-    real = target != PAD
-    logits = [F.linear(each[real], *layer) for each in states]
-    entropies = [
-        F.cross_entropy(each, target[real], label_smoothing=label_smoothing, reduction="sum") for each in logits
-    ]
-    log_p, log_q = (each.log_softmax(-1) for each in logits)
-    divergences = [F.kl_div(b, a, log_target=True, reduction="sum") for a, b in ((log_p, log_q), (log_q, log_p))]
-    return sum(entropies) / 2 + r_drop * sum(divergences) / 4
 
 
 def test_in_bf16_two_passes_are_as_exact_as_torchs_own() -> None:

@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from unittest.mock import Mock
 
 import lightning as L
 import pytest
 from lightning.pytorch.callbacks import Timer
 from lightning.pytorch.trainer.states import RunningStage
 
+from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
-from heed.training.schedules import Constant, Cosine, CosineInTime, InverseSquareRoot
+from heed.training.schedules import Constant, Cosine, CosineInTime, InverseSquareRoot, until_end
 
 
 @pytest.mark.parametrize(
@@ -41,13 +43,14 @@ def test_cosine_needs_more_steps_than_its_warm_up() -> None:
         Cosine(warmup_steps=10, total_steps=10, floor=0.0)
 
 
-def test_cosine_ends_with_the_training() -> None:
-    schedule = Cosine(warmup_steps=10, total_steps=None, floor=0.0)
-    assert schedule.until(110) == replace(schedule, total_steps=110)
-    assert replace(schedule, total_steps=50).until(110).total_steps == 50
-    assert schedule.until(5)(9) == 1  # all warm-up
-    with pytest.raises(HeedError, match="schedule=cosine needs the end of training"):
-        schedule.until(None)
+@pytest.mark.parametrize(
+    ("total_steps", "max_steps", "expected"),
+    [(None, 110, 110), (50, 110, 50), (None, 5, 11)],  # 11: all warm-up
+)
+def test_cosine_ends_with_the_training(total_steps: int | None, max_steps: int, expected: int) -> None:
+    schedule = Cosine(warmup_steps=10, total_steps=total_steps, floor=0.0)
+    trainer = L.Trainer(accelerator="cpu", barebones=True, max_steps=max_steps)
+    assert until_end(schedule, trainer, Mock(spec=TranslationData)) == replace(schedule, total_steps=expected)
 
 
 def test_cosine_in_time_falls_with_the_time_and_warms_up_by_steps() -> None:

@@ -11,8 +11,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
-from heed.decoding.fused import for_search
-from heed.decoding.search import History, Hypothesis, NBest, Search, steps_between_stop_checks, token_log_probs
+from heed.decoding.search import (
+    History,
+    Hypothesis,
+    NBest,
+    Search,
+    for_search,
+    steps_between_stop_checks,
+    token_log_probs,
+)
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated

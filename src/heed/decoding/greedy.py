@@ -5,8 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
-from heed.decoding.fused import for_search
-from heed.decoding.search import NBest, Search, decode_rows, token_log_probs
+from heed.decoding.search import NBest, Search, decode_rows, for_search, token_log_probs
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS
 

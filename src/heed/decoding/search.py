@@ -10,7 +10,10 @@ from annotated_types import Interval
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from heed import kernels
 from heed.errors import HeedError
+from heed.functional.linear import Prepare
+from heed.kernels.choice import is_plain
 from heed.models.seq2seq import DecoderState, Seq2Seq
 from heed.options import validated
 from heed.symbols import BOS, EOS, PAD
@@ -76,6 +79,13 @@ class Search(ABC):
         """Return the maximal number of target tokens of a sentence, given the limit of the model, if it has one."""
         limit = max(1, self.max_length_factor * src_length + self.max_length_extra)
         return int(limit if maximum is None else min(maximum, limit))
+
+
+def for_search(model: Seq2Seq, prepare: Prepare = kernels.prepared_linear) -> Seq2Seq:
+    """Return `Seq2Seq.fused` of a model where no gradient, autocast or plain formula is asked for, else the model."""
+    if torch.is_grad_enabled() or torch.is_autocast_enabled(model.device.type) or is_plain():
+        return model
+    return model.fused(prepare)
 
 
 def steps_between_stop_checks(device: torch.device) -> int:

@@ -9,6 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 LinearMap = Callable[[Float[Tensor, "*B I"]], Float[Tensor, "*B O"]]
+Prepare = Callable[..., LinearMap]
+"""A function with the signature of `prepared_linear`."""
 
 
 def prepared_linear(*maps: tuple[Float[Tensor, "_ I"], Float[Tensor, " _"] | None]) -> LinearMap:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from heed.decoding import NBest, Search
-from heed.decoding.fused import for_search
+from heed.decoding.search import for_search
 from heed.kernels import WeightPacker, prepared_linear
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD

@@ -28,7 +28,9 @@ class Edit:
     """
 
     attention: AttentionKind
-    weights: Literal["off", "uniform", "diagonal"] | Float[Tensor, "#L #H *#B #Q K"] | Float[np.ndarray, "#L #H #Q K"]
+    weights: (
+        Literal["off", "uniform", "diagonal"] | Float[Tensor, "#L #H *#B #Q K"] | Float[np.ndarray, "#L #H *#B #Q K"]
+    )
     """
     - "off": 0, so that the context is 0.
     - "uniform": equal weights that sum to 1, so that the context is the mean of the values. The weights that they
@@ -37,11 +39,25 @@ class Edit:
     - An array with the axes of `Attended`, such as the map of another sentence. An axis of size 1 applies to all
       layers, heads or positions. Positions after its last row are not edited; keys after its last column get 0.
     - A tensor with the axes of `AttentionMaps`, "L H B Q K": weights for each sentence of a batch, without a beam.
+
+    An array is kept as a tensor "#L #H #B #Q K".
     """
     layers: Collection[int] | None = None
     heads: Collection[int] | None = None
     positions: Collection[int] | None = None
     """The layers, heads and queries to edit, counted from 0; None: all. Target position t predicts target piece t."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.weights, str):
+            if self.weights not in ("off", "uniform", "diagonal"):
+                raise HeedError(f"weights={self.weights!r} must be off, uniform, diagonal or an array.")
+            return
+        weights = torch.as_tensor(self.weights)
+        if not 4 <= weights.ndim <= 5:
+            raise HeedError(
+                f"Weights of shape {tuple(weights.shape)} must have the axes layers, heads, queries and keys."
+            )
+        object.__setattr__(self, "weights", weights.unsqueeze(2) if weights.ndim == 4 else weights)
 
     def selects(self, head: int, position: int) -> bool:
         """Return whether the edit applies to this head and query."""
@@ -55,12 +71,12 @@ class Edit:
         """Return the weights of these queries of a layer, given 1 for visible keys and 0 for hidden ones."""
         if not isinstance(self.weights, str):
             given = torch.as_tensor(self.weights).to(visible)
-            given = given[layer if len(given) > 1 else 0]  # "#H *B #Q K"
+            given = given[layer if len(given) > 1 else 0].transpose(0, 1)  # "#B #H #Q K"
             if given.shape[-2] > 1:
                 given = given[..., [min(position, given.shape[-2] - 1) for position in positions], :]
             # A negative pad truncates.
             given = F.pad(given, (0, visible.shape[-1] - given.shape[-1]))
-            return (given.transpose(0, 1) if given.ndim == 4 else given).unsqueeze(-3) * visible
+            return given.unsqueeze(2) * visible
         if self.weights == "uniform":
             return visible / visible.sum(-1, keepdim=True).clamp_min(1)
         rows = torch.arange(positions.start, positions.stop, device=visible.device)[:, None]
@@ -97,7 +113,7 @@ def _apply(
     grid = weights.reshape(B, heads, -1, len(positions), keys)  # "B H n T K"
     visible = weights.new_ones(1, keys) if mask is None else mask.unsqueeze(-3).to(weights.dtype)
     for edit in edits:
-        if not isinstance(edit.weights, str) and edit.weights.ndim == 5 and edit.weights.shape[2] != B:
+        if not isinstance(edit.weights, str) and edit.weights.shape[2] not in (1, B):
             raise HeedError(f"Weights of {edit.weights.shape[2]} sentences are given for a batch of {B}.")
         chosen = [[edit.selects(head, position) for position in positions] for head in range(heads)]
         rows = torch.tensor(chosen, device=weights.device)[:, None, :, None]  # "H 1 T 1"
@@ -113,11 +129,9 @@ def check_edits(edits: Edits, available: Heads) -> None:
         if not (layers and exists):
             there = ", ".join(f"{kind} {n} × {m}" for kind, (n, m) in available.items()) or "none"
             raise HeedError(f"This model has no such {edit.attention} attention (layers × heads: {there}).")
-        if isinstance(edit.weights, str):
-            if edit.weights not in ("off", "uniform", "diagonal"):
-                raise HeedError(f"weights={edit.weights!r} must be off, uniform, diagonal or an array.")
-        elif not (4 <= edit.weights.ndim <= 5) or any(
-            n not in (1, m) for n, m in zip(edit.weights.shape, sizes, strict=False)
-        ):
-            shape, axes = tuple(edit.weights.shape), f"layers (1 or {layers}), heads (1 or {heads}), queries and keys"
-            raise HeedError(f"Weights of shape {shape} must have the axes {axes}.")
+        given = sizes if isinstance(edit.weights, str) else edit.weights.shape[:2]
+        if any(n not in (1, m) for n, m in zip(given, sizes, strict=True)):
+            raise HeedError(
+                f"Weights of {given[0]} layers and {given[1]} heads must have 1 or {layers} layers and 1 or {heads} "
+                "heads."
+            )

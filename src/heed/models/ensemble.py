@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from heed import compat, kernels
+from heed.functional.linear import Prepare
 from heed.layers.edits import Edits, check_edits
 from heed.layers.stack import Stack
 from heed.models.inputs import Lengths, Source, SourceMask
@@ -47,6 +49,9 @@ class Ensemble(Seq2Seq):
         self.members = Stack(members)
         limits = [member.max_target_length for member in members if member.max_target_length is not None]
         self.max_target_length = min(limits, default=None)
+
+    def fused(self, prepare: Prepare = kernels.prepared_linear) -> "Ensemble":
+        return Ensemble([member.fused(prepare) for member in self.members]) if compat.is_unmodified(self) else self
 
     def encode(
         self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None

@@ -1,7 +1,7 @@
 """The RNN encoder-decoder with attention (Bahdanau et al. 2015, Luong et al. 2015)."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -129,6 +129,14 @@ class DropoutMasks(NamedTuple):
     states: tuple[Float[Tensor, "R D"] | None, ...]  # of each layer's recurrent state
     output: Float[Tensor, "R D"] | None
 
+    def reorder(self, rows: Int[Tensor, " R2"]) -> "DropoutMasks":
+        """Return masks whose row r is these masks' row ``rows[r]``."""
+        inputs, states, (output,) = (
+            tuple(None if mask is None else mask[rows] for mask in masks)
+            for masks in (self.inputs, self.states, (self.output,))
+        )
+        return DropoutMasks(inputs, states, output)
+
 
 @dataclass(frozen=True)
 class RNNState(DecoderState):
@@ -142,16 +150,12 @@ class RNNState(DecoderState):
     source: SourceMemory
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "RNNState":
-        def select(part: Any) -> Any:
-            """Return the rows of a tensor, or of all tensors in a tuple."""
-            return tuple(map(select, part)) if isinstance(part, tuple) else None if part is None else part[rows]
-
         return replace(
             self,
-            layers=select(self.layers),
+            layers=tuple(tuple(part[rows] for part in layer) for layer in self.layers),
             input_feed=self.input_feed[rows],
             coverage=self.coverage[rows],
-            masks=DropoutMasks(*select(self.masks)),
+            masks=self.masks.reorder(rows),
             source=self.source.reorder(rows, sentences),
         )
 

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from heed import options
+from heed import kernels, options
+from heed.functional.linear import Prepare
 from heed.layers.edits import Edits, Heads
 from heed.models.inputs import Lengths, Source, SourceMask
 from heed.symbols import BOS, PAD
@@ -189,6 +190,16 @@ class Seq2Seq(nn.Module, ABC):
 
         The given state is not modified.
         """
+
+    def fused(self, prepare: Prepare = kernels.prepared_linear) -> "Seq2Seq":
+        """Return a model with equal results and faster search steps, or this one if it has none.
+
+        The result may hold copies of weights. Use it without gradient, and create a new one after weights have changed.
+
+        Args:
+            prepare: returns the function that multiplies by given weights.
+        """
+        return self
 
     def forward(self, src: Source, src_mask: SourceMask, tgt_in: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """Encode and decode under teacher forcing."""

@@ -1,13 +1,16 @@
 """The transformer (Vaswani et al. 2017)."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from heed import kernels
+from heed import compat, kernels
+from heed.functional.linear import Prepare
 from heed.layers.attention import (
+    PRODUCTS,
     Attention,
     CrossAttention,
     KeyValue,
@@ -19,11 +22,27 @@ from heed.layers.dropout import Dropout, LayerDropout
 from heed.layers.edits import NO_EDITS, Edits, LayerEdits, check_edits, layer_edits
 from heed.layers.embedding import embeddings
 from heed.layers.feedforward import FeedForward
-from heed.layers.positions import RelativePositions
-from heed.layers.residual import NORMS, Residual, SublayerT
+from heed.layers.fused import FusedLayer, fused_norm
+from heed.layers.positions import RELATIVE, RelativePositions
+from heed.layers.residual import (
+    NORMS,
+    CrossAttentionBlock,
+    FeedForwardBlock,
+    Residual,
+    ResidualOptions,
+    SelfAttentionBlock,
+)
 from heed.layers.stack import Stack
 from heed.models.inputs import Lengths, Source, SourceMask
-from heed.models.seq2seq import AttentionMaps, DecoderHidden, DecoderState, Memory, TrainableSeq2Seq
+from heed.models.seq2seq import (
+    AttentionMaps,
+    DecoderHidden,
+    DecoderOutput,
+    DecoderState,
+    Memory,
+    Seq2Seq,
+    TrainableSeq2Seq,
+)
 from heed.models.transformer_config import TransformerConfig
 
 
@@ -32,8 +51,10 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = _residual(SelfAttention(_self_attention(config, causal=False)), config)
-        self.feed_forward = _residual(_feed_forward(config), config)
+        self.self_attention = SelfAttentionBlock(
+            SelfAttention(_self_attention(config, causal=False)), _residual(config)
+        )
+        self.feed_forward = FeedForwardBlock(_feed_forward(config), _residual(config))
 
     def forward(
         self,
@@ -53,7 +74,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = _residual(SelfAttention(_self_attention(config, causal=True)), config)
+        self.self_attention = SelfAttentionBlock(SelfAttention(_self_attention(config, causal=True)), _residual(config))
         cross_attention = MultiHeadAttention(
             d_model=config.d_model,
             num_heads=config.num_heads,
@@ -61,8 +82,8 @@ class DecoderLayer(nn.Module):
             dropout=config.attention_dropout,
             positions=RelativePositions(),
         )
-        self.cross_attention = _residual(CrossAttention(cross_attention), config)
-        self.feed_forward = _residual(_feed_forward(config), config)
+        self.cross_attention = CrossAttentionBlock(CrossAttention(cross_attention), _residual(config))
+        self.feed_forward = FeedForwardBlock(_feed_forward(config), _residual(config))
 
     def project(self, memory: Float[Tensor, "N S D"]) -> KeyValue:
         """Return the keys and values of the source for cross-attention."""
@@ -174,6 +195,9 @@ class Transformer(TrainableSeq2Seq):
         attention = AttentionMaps(cross=_stack(cross), decoder_self=_stack(decoder_self)) if maps else None
         return hidden, attention, replace(state, past=tuple(caches), length=state.length + tokens.shape[1])
 
+    def fused(self, prepare: Prepare = kernels.prepared_linear) -> Seq2Seq:
+        return FusedTransformer(self, prepare) if _has_fused_steps(self) else self
+
     def mix_inputs(
         self, tgt_in: Int[Tensor, "B T"], memory: Memory, is_gold: Bool[Tensor, "B T"]
     ) -> Int[Tensor, "B T"]:
@@ -184,6 +208,88 @@ class Transformer(TrainableSeq2Seq):
         """
         predicted = self.run_decoder(tgt_in, self.start(memory))[0].best_tokens().to(tgt_in.dtype)
         return tgt_in.where(is_gold, torch.cat((tgt_in[:, :1], predicted[:, :-1]), 1))
+
+
+class FusedTransformer(Seq2Seq):
+    """``model`` with fused search steps, without gradient.
+
+    For a single sentence, calling the modules takes as long as the matrix products. A fused step has one call per
+    layer, and one product for queries, keys and values.
+    """
+
+    def __init__(self, model: Transformer, prepare: Prepare) -> None:
+        super().__init__()
+        self.model, self.config, self.training = model, model.config, model.training
+        self.max_target_length, self.attention_heads = model.max_target_length, model.attention_heads
+        self.layers = tuple(
+            FusedLayer(layer.self_attention, layer.cross_attention, layer.feed_forward, prepare)
+            for layer in model.decoder
+        )
+        self.norm = fused_norm(model.decoder_norm)
+        self.output = prepare((model.output.weight, None))
+
+    def encode(
+        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
+    ) -> Memory:
+        return self.model.encode(src, src_mask, src_lengths=src_lengths, maps=maps, edits=edits)
+
+    def decode(
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits = None
+    ) -> DecoderOutput:
+        return self.model.decode(tgt_in, memory, maps=maps, edits=edits)
+
+    def start(self, memory: Memory) -> TransformerState:
+        state = self.model.start(memory)
+        # Make each head contiguous once, because every step reads the keys and values of the source.
+        layers = tuple(KeyValue(layer.key.contiguous(), layer.value.contiguous()) for layer in state.memory)
+        return replace(state, memory=layers)
+
+    def step(
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits = None
+    ) -> tuple[DecoderOutput, DecoderState]:
+        if maps or edits:
+            return self.model.step(tokens, state, maps=maps, edits=edits)
+        assert isinstance(state, TransformerState)
+        x = self.model.tgt_positions(self.model.tgt_embedding(tokens[:, None]), state.length).squeeze(1)
+        memory_mask = key_mask(state.memory_mask)
+        caches = []
+        for layer, past, memory in zip(self.layers, state.past, state.memory, strict=True):
+            x, present = layer(x, past, memory, memory_mask)
+            caches.append(present)
+        logits = self.output(self.norm(x))[:, None]
+        return DecoderOutput(logits), replace(state, past=tuple(caches), length=state.length + 1)
+
+
+def _has_fused_steps(model: Transformer) -> bool:
+    """Return whether the decoder has the layer order and module classes that `FusedLayer` implements, unmodified.
+
+    This excludes post-norm, no norm, no residual connections, and self-attention that is parameter-free or has
+    relative positions.
+    """
+    config = model.config
+    if config.self_attention.kind != "qkv" or config.positions.kind in RELATIVE:
+        return False
+    if not {config.self_attention.score, config.cross_attention.score} <= {*PRODUCTS}:
+        return False
+    used = [model.dropout, model.layer_dropout, *model.decoder.modules(), model.decoder_norm, model.output]
+    return (
+        compat.is_unmodified(model)
+        and all(compat.is_unmodified(module) and not module.training for module in used)
+        and all(_classes(layer) == _classes_of_new_layer(config) for layer in model.decoder)
+        and all(module.pre_norm and module.add for module in used if isinstance(module, Residual))
+        and type(model.output) is type(model.tgt_embedding)
+    )
+
+
+def _classes(layer: nn.Module) -> dict[str, type[nn.Module]]:
+    """Return the classes of a layer's modules by their names."""
+    return {name: type(module) for name, module in layer.named_modules(remove_duplicate=False)}
+
+
+@cache
+def _classes_of_new_layer(config: TransformerConfig) -> dict[str, type[nn.Module]]:
+    with torch.device("meta"):
+        return _classes(DecoderLayer(config))
 
 
 def key_mask(mask: Bool[Tensor, "B S"] | None) -> Bool[Tensor, "B 1 1 S"] | None:
@@ -197,9 +303,8 @@ def _stack(layers: list[Float[Tensor, "B H Q K"] | None]) -> Float[Tensor, "L H 
     return torch.stack(weights).transpose(1, 2) if weights else None
 
 
-def _residual(sublayer: SublayerT, config: TransformerConfig) -> Residual[SublayerT]:
-    return Residual(
-        sublayer,
+def _residual(config: TransformerConfig) -> ResidualOptions:
+    return ResidualOptions(
         d_model=config.d_model,
         dropout=config.dropout,
         norm=config.norm,

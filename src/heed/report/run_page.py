@@ -126,8 +126,11 @@ def _samples(file: Path) -> dict[str, Any]:
     """Return for each validation set its sources and references, and the translations by step."""
     found: dict[str, Any] = {}
     for record in read_json_lines(file):
-        texts = found.setdefault(record["set"], {"steps": [], "translations": []})
-        texts |= {side: record[side][:MAX_SENTENCES] for side in ("source", "reference")}
+        sides = {side: record[side][:MAX_SENTENCES] for side in ("source", "reference")}
+        texts = found.get(record["set"], {})
+        if any(texts.get(side) != lines for side, lines in sides.items()):
+            # The first record, or a resumed run samples other sentences.
+            texts = found[record["set"]] = {**sides, "steps": [], "translations": []}
         texts["steps"].append(record["step"])
         texts["translations"].append(record["translation"][:MAX_SENTENCES])
     for texts in found.values():

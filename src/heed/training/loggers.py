@@ -13,6 +13,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, Wand
 from lightning.pytorch.utilities import rank_zero_only
 
 from heed.errors import missing_package
+from heed.files import write_file
 from heed.progress import print_line
 from heed.runs.config import read_overrides, read_varied_overrides
 from heed.runs.table import format_table
@@ -174,7 +175,7 @@ def _saved(path: Path, new: Callable[[], str]) -> str:
     """Return the content of a file, which is ``new()`` for a new run and the same for a resumed one."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(new(), encoding="utf-8")
+        write_file(path, new())
     return path.read_text(encoding="utf-8").strip()
 
 

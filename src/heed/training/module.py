@@ -76,6 +76,11 @@ def compiled_decode_hidden(model: TrainableSeq2Seq) -> Callable[..., DecoderHidd
     return torch.compile(model.decode_hidden, dynamic=True, fullgraph=True)
 
 
+def _src_mask(batch: Batch) -> Tensor | None:
+    """Return the mask of the source; None without padding: a GPU can then take its fastest attention."""
+    return batch.src_mask if batch.has_src_padding else None
+
+
 class TranslationModule(L.LightningModule):
     """Trains a translation model, validates with greedy search, and tests with ``search``.
 
@@ -247,14 +252,12 @@ class TranslationModule(L.LightningModule):
 
         Both are summed over target tokens.
         """
-        inputs = [batch.src, batch.src_mask, self._decoder_inputs(batch), batch.src_lengths]
-        options = self.options
+        options, src, src_lengths = self.options, batch.src, batch.src_lengths
+        tgt_in, mask = self._decoder_inputs(batch), _src_mask(batch)
         if options.r_drop:
             # Both passes in one: every sentence twice, in neighbouring rows. One larger product is faster.
-            inputs = [part.repeat_interleave(2, 0) for part in inputs]
-        src, src_mask, tgt_in, src_lengths = inputs
-        # Without padding, a GPU can take its fastest attention, which knows no masks.
-        mask = src_mask if batch.has_src_padding else None
+            src, tgt_in, src_lengths = (part.repeat_interleave(2, 0) for part in (src, tgt_in, src_lengths))
+            mask = None if mask is None else mask.repeat_interleave(2, 0)
         guidance: float | Tensor = 0.0
         if self.guide is None:
             hidden = self.decode_hidden(src, mask, tgt_in, src_lengths=src_lengths)
@@ -276,8 +279,7 @@ class TranslationModule(L.LightningModule):
             return batch.tgt_in
         is_gold = torch.rand(batch.tgt_in.shape, device=self.device) < gold_probability
         with torch.no_grad():
-            mask = batch.src_mask if batch.has_src_padding else None
-            memory = self.model.encode(batch.src, mask, src_lengths=batch.src_lengths)
+            memory = self.model.encode(batch.src, _src_mask(batch), src_lengths=batch.src_lengths)
             mixed = self.model.mix_inputs(batch.tgt_in, memory, is_gold)
         # Autocast would reuse the weights that it has converted without gradient (PyTorch issue 158232).
         torch.clear_autocast_cache()

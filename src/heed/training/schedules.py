@@ -42,7 +42,7 @@ class Cosine:
 
     warmup_steps: AtLeast0
     total_steps: AtLeast1 | None
-    """None: not yet known, see `until`. The rate then stays at its peak."""
+    """None: not yet known, see `until_end`. The rate then stays at its peak."""
     floor: UnitInterval
 
     def __post_init__(self) -> None:
@@ -51,21 +51,6 @@ class Cosine:
                 f"schedule.total_steps={self.total_steps} must be greater than schedule.warmup_steps="
                 f"{self.warmup_steps}."
             )
-
-    def until(self, steps: int | None) -> "Cosine":
-        """Return the schedule that ends after this many steps, or this one if ``total_steps`` is given.
-
-        Raises:
-            HeedError: if neither is known.
-        """
-        if self.total_steps is not None:
-            return self
-        if steps is None:
-            raise HeedError(
-                "schedule=cosine needs the end of training: set trainer.max_steps, trainer.max_epochs or "
-                "trainer.max_time, or choose schedule=inverse_sqrt."
-            )
-        return replace(self, total_steps=max(steps, self.warmup_steps + 1))
 
     def __call__(self, step: int) -> float:
         if step < self.warmup_steps:
@@ -96,14 +81,22 @@ class CosineInTime:
 def until_end(cosine: Cosine, trainer: L.Trainer, data: TranslationData) -> Cosine | CosineInTime:
     """Return the schedule that ends with the training, by ``trainer.max_time`` if that is its only limit.
 
+    If ``total_steps`` is given, it stays.
+
     Raises:
-        HeedError: if the training has no end, and ``total_steps`` is not given.
+        HeedError: if neither is known.
     """
-    steps = planned_steps(trainer, data)
-    timer = next((callback for callback in trainer.callbacks if isinstance(callback, Timer)), None)
-    if timer is not None and steps is None and cosine.total_steps is None:
-        return CosineInTime(cosine=cosine, timer=timer, strategy=trainer.strategy)
-    return cosine.until(steps)
+    if cosine.total_steps is not None:
+        return cosine
+    if (steps := planned_steps(trainer, data)) is not None:
+        return replace(cosine, total_steps=max(steps, cosine.warmup_steps + 1))
+    for callback in trainer.callbacks:
+        if isinstance(callback, Timer):
+            return CosineInTime(cosine=cosine, timer=callback, strategy=trainer.strategy)
+    raise HeedError(
+        "schedule=cosine needs the end of training: set trainer.max_steps, trainer.max_epochs or trainer.max_time, or "
+        "choose schedule=inverse_sqrt."
+    )
 
 
 def planned_steps(trainer: L.Trainer, data: TranslationData) -> int | None:

@@ -4,6 +4,7 @@ import inspect
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -80,27 +81,23 @@ def build_trainer(
     Raises:
         HeedError: if Lightning rejects an argument that `check_machine` has not seen, with its reason.
     """
-    accelerator, devices = resolve_devices(accelerator, devices)
-    if accelerator == "cpu":
+    machine, fp16 = _machine(accelerator, devices, num_nodes, strategy, precision)
+    on_cpu = machine["accelerator"] == "cpu"
+    if on_cpu:
         keep_freed_memory()
     else:
         choose_gpu_kernels()
-    flag = resolve_precision(precision, accelerator)
     plugins: list[Any] = [AtomicCheckpointIO()]
     if SLURMEnvironment.detect() and not TorchElasticEnvironment.detect():
         # Otherwise Lightning saves in the middle of a step at SIGUSR1 and requeues the job.
         plugins.append(SLURMEnvironment(auto_requeue=False))
-    if flag == "16-mixed":
-        plugins.append(Fp16Precision("cpu" if accelerator == "cpu" else "cuda"))
+    if fp16:
+        plugins.append(Fp16Precision("cpu" if on_cpu else "cuda"))
     checkpoints = Checkpoints(folder / "checkpoints", selection=selection, keep_best=keep_best, keep_last=keep_last)
-    try:
+    with _explaining_rejections():
         return L.Trainer(
+            **machine,
             default_root_dir=folder,
-            accelerator=accelerator,
-            devices=devices,
-            num_nodes=num_nodes,
-            strategy=strategy,
-            precision=None if flag == "16-mixed" else flag,
             max_epochs=max_epochs or -1,
             max_steps=max_steps or -1,
             max_time=max_time,
@@ -116,8 +113,6 @@ def build_trainer(
             plugins=plugins,
             **lightning,
         )
-    except (MisconfigurationException, TypeError, ValueError) as error:
-        raise HeedError(f"Lightning rejects these trainer options: {error}") from error
 
 
 def check_machine(options: Mapping[str, Any], cell: str | None = None) -> int:
@@ -149,19 +144,11 @@ def check_machine(options: Mapping[str, Any], cell: str | None = None) -> int:
             f"trainer.strategy={strategy} is not supported: heed's models fit on one device, so use "
             "trainer.strategy=ddp."
         )
-    accelerator, devices = resolve_devices(accelerator, options["devices"])
-    precision = resolve_precision(options["precision"], accelerator)
-    try:
-        found = connected_strategy(
-            accelerator=accelerator,
-            devices=devices,
-            num_nodes=options["num_nodes"],
-            strategy=strategy,
-            precision=None if precision == "16-mixed" else precision,
-        )
-    except (MisconfigurationException, TypeError, ValueError) as error:
-        raise HeedError(f"Lightning rejects these trainer options: {error}") from error
-    if (precision, found.root_device.type, cell) == ("16-mixed", "cpu", "lstm"):
+    names = ("accelerator", "devices", "num_nodes", "strategy", "precision")
+    machine, fp16 = _machine(*(options[name] for name in names))
+    with _explaining_rejections():
+        found = connected_strategy(**machine)
+    if fp16 and (found.root_device.type, cell) == ("cpu", "lstm"):
         raise HeedError(
             "trainer.precision=16-mixed cannot train model.cell=lstm on a CPU: choose trainer.precision=bf16-mixed or "
             "32-true, or model.cell=gru."
@@ -169,11 +156,25 @@ def check_machine(options: Mapping[str, Any], cell: str | None = None) -> int:
     return int(getattr(found, "world_size", 1))
 
 
-def resolve_devices(accelerator: str, devices: Any) -> tuple[str, Any]:
-    """Return the accelerator and the devices that ``auto`` means on this machine."""
+def _machine(
+    accelerator: str, devices: Any, num_nodes: int, strategy: str, precision: Precision
+) -> tuple[dict[str, Any], bool]:
+    """Return Lightning's arguments for these options on this machine, and whether training needs `Fp16Precision`."""
     if accelerator == "auto" and not torch.cuda.is_available():
         accelerator = "cpu"
-    return accelerator, 1 if (accelerator, devices) == ("cpu", "auto") else devices
+    devices = 1 if (accelerator, devices) == ("cpu", "auto") else devices
+    flag = resolve_precision(precision, accelerator)
+    machine = {"accelerator": accelerator, "devices": devices, "num_nodes": num_nodes, "strategy": strategy}
+    fp16 = flag == "16-mixed"
+    return machine | {"precision": None if fp16 else flag}, fp16
+
+
+@contextmanager
+def _explaining_rejections() -> Iterator[None]:
+    try:
+        yield
+    except (MisconfigurationException, TypeError, ValueError) as error:
+        raise HeedError(f"Lightning rejects these trainer options: {error}") from error
 
 
 def _unusable_options(lightning: Mapping[str, Any]) -> Iterator[str]:

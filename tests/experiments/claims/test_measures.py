@@ -104,7 +104,7 @@ def test_forced_attention_is_on_the_antecedent(finished: FinishedRun) -> None:
     edits = forcing._edits(run, contrast, ids, 3)
     pieces = run.translator.tokenizer.processors[0].encode(src, out_type=str)
     for name, word in ((forcing.WRONG, "street"), (forcing.RIGHT, "animal"), (forcing.ENCODER, "street")):
-        weights = np.asarray(edits[name].weights)[0, 0, 0]
+        weights = np.asarray(edits[name].weights)[0, 0, 0, 0]
         assert "".join(pieces[i] for i in np.flatnonzero(weights)) == f"▁{word}"
         assert weights.sum() == pytest.approx(1)
     assert "".join(pieces[i] for i in edits[forcing.ENCODER].positions or ()) == "▁it"

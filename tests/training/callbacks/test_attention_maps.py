@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import lightning as L
@@ -92,6 +93,18 @@ def test_a_resumed_run_removes_maps_of_later_steps(tmp_path: Path) -> None:
     trainer = Mock(spec=L.Trainer, is_global_zero=True, global_step=4, default_root_dir=tmp_path)
     callback.on_train_start(trainer, L.LightningModule())
     assert [path.name for path in sorted((tmp_path / "attention").iterdir())] == ["0000002", "0000004"]
+
+
+@pytest.mark.parametrize(("count", "kept"), [(1, True), (2, False), (0, True)])
+def test_a_resumed_run_that_draws_other_sentences_removes_earlier_maps(tmp_path: Path, count: int, kept: bool) -> None:
+    (tmp_path / "attention" / "0000002").mkdir(parents=True)
+    (tmp_path / "attention" / "pieces.json").write_text(json.dumps({"1_pronoun": {"source": "b", "target": "B"}}))
+    valid = Sentences(["a", "b"], ["A", "B"], [json.dumps({"tag": tag}) for tag in ("sense", "pronoun")])
+    encoded = SimpleNamespace(src_lengths=np.array([1, 1]))
+    sets = SimpleNamespace(validated=["valid"], texts={"valid": valid}, encoded={"valid": encoded})
+    trainer = Mock(spec=L.Trainer, is_global_zero=True, global_step=4, default_root_dir=tmp_path)
+    DrawAttentionMaps(sentences=count).on_train_start(trainer, Mock(data=SimpleNamespace(sets=sets)))
+    assert (tmp_path / "attention" / "0000002").exists() == kept
 
 
 def split(lengths: list[int], tags: list[str] | None = None) -> tuple[Sentences, np.ndarray]:

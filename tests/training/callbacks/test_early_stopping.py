@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import lightning as L
+import pytest
 
 from heed.runs.checkpoints import Selection
 from heed.training.callbacks.stopping import EarlyStopping
@@ -22,14 +23,18 @@ def stopping_validation(callback: EarlyStopping, scores: list[tuple[float, float
     return len(scores)
 
 
-def test_it_stops_after_patience_validations_without_an_improvement() -> None:
-    scores = [(1.0, 5.0), (2.0, 5.0), (1.5, 5.0), (2.0, 5.0), (9.0, 5.0)]
-    assert stopping_validation(EarlyStopping(patience=2), scores) == 3
-
-
-def test_a_falling_loss_is_an_improvement_while_bleu_stays_at_zero() -> None:
-    scores = [(0.0, 9.0 - step) for step in range(6)]
-    assert stopping_validation(EarlyStopping(patience=1), scores) == 6
+@pytest.mark.parametrize(
+    ("patience", "scores", "last"),
+    [
+        (2, [(1.0, 5.0), (2.0, 5.0), (1.5, 5.0), (2.0, 5.0), (9.0, 5.0)], 3),
+        (1, [(0.0, 9.0 - step) for step in range(6)], 6),  # the loss falls while BLEU stays at 0
+        (None, [(1.0, 5.0)] * 9, 9),
+    ],
+)
+def test_it_stops_after_patience_validations_without_an_improvement(
+    patience: int | None, scores: list[tuple[float, float]], last: int
+) -> None:
+    assert stopping_validation(EarlyStopping(patience=patience), scores) == last
 
 
 def test_a_resumed_run_continues_to_count() -> None:

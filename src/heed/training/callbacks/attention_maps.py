@@ -49,8 +49,12 @@ class DrawAttentionMaps(Callback):
         self.sentences = sentences
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        for folder in _validation_folders(trainer) if trainer.is_global_zero else ():
-            if int(folder.name) > trainer.global_step:  # a resumed run repeats the steps after its checkpoint
+        if not trainer.is_global_zero:
+            return
+        # A resumed run repeats the steps after its checkpoint, and may draw other sentences.
+        redrawn = self._draws_other_sentences(trainer, pl_module)
+        for folder in _validation_folders(trainer):
+            if redrawn or int(folder.name) > trainer.global_step:
                 shutil.rmtree(folder)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -70,6 +74,22 @@ class DrawAttentionMaps(Callback):
             pictures = self._draw(pl_module, _folder(trainer) / "final", history=validations[::-stride][::-1])
             log_images(trainer.loggers, "attention/final", pictures, step=trainer.global_step)
 
+    def _draws_other_sentences(self, trainer: L.Trainer, module: L.LightningModule) -> bool:
+        """Return whether the maps in the run folder are those of other sentences than will be drawn, if any will."""
+        file = _folder(trainer) / PIECES
+        if not (file.exists() and self.sentences):
+            return False
+        pieces = json.loads(file.read_text(encoding="utf-8"))
+        valid, rows = self._choose(module)
+        drawn = {name: [of["source"], of["target"]] for name, of in pieces.items()}
+        return drawn != {name: [valid.src[row], valid.tgt[row]] for name, row in rows.items()}
+
+    def _choose(self, module: L.LightningModule) -> tuple[Sentences, dict[str, int]]:
+        """Return the first validation set, and the rows to draw by name."""
+        name = module.data.sets.validated[0]
+        valid = module.data.sets.texts[name]
+        return valid, choose_sentences(valid, module.data.sets.encoded[name].src_lengths, self.sentences)
+
     def _draw(self, module: L.LightningModule, folder: Path, *, history: Sequence[Path]) -> dict[str, Path]:
         """Draw the maps of the current weights into a folder.
 
@@ -79,11 +99,10 @@ class DrawAttentionMaps(Callback):
         Returns:
             The pictures by name; none for a model without attention.
         """
-        name = module.data.sets.validated[0]
-        valid, translations = module.data.sets.texts[name], module.results[name].translations
-        sentences = choose_sentences(valid, module.data.sets.encoded[name].src_lengths, self.sentences)
+        valid, sentences = self._choose(module)
         if not sentences:
             return {}
+        translations = module.results[module.data.sets.validated[0]].translations
         src, tgt = ([side[row] for row in sentences.values()] for side in (valid.src, valid.tgt))
         pictures: dict[str, Path] = {}
         arrays: dict[str, Any] = {}
