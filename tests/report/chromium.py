@@ -1,11 +1,20 @@
-"""Measurements of pages in headless Chromium."""
+"""Headless Chromium with a mouse, a keyboard and a touch screen, and measurements of pages.
 
+Chromium is controlled through a pipe (https://chromedevtools.github.io/devtools-protocol/).
+"""
+
+import atexit
+import base64
 import json
+import os
 import re
+import select
 import shutil
 import subprocess
-from html import unescape
+import time
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -52,24 +61,161 @@ setTimeout(() => {
   }), "*");
 }, 400);
 </script></body>"""
-FRAME = """<!doctype html><body><iframe src="page.html" style="border: 0; width: {width}px; height: 900px"></iframe>
-<script>addEventListener("message", event => {{ document.body.textContent = event.data; }});</script></body>"""
-"""A window of Chromium is 500 pixels wide or more; a frame has any width."""
+POSTED = """<script>
+const posted = new Promise(done => addEventListener("message", event => done(event.data)));
+</script>"""
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+FLAGS = ["headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking", "disable-sync",
+         "disable-component-update", "hide-scrollbars", "remote-debugging-pipe"]  # fmt: skip
+TIMEOUT = 120.0
+"""Seconds to wait for Chromium, or for a condition on a page."""
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "Home": 36, "End": 35, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39,
+        "ArrowDown": 40}  # fmt: skip
+
+
+class Browser:
+    """A Chromium with one page."""
+
+    def __init__(self, profile: Path) -> None:
+        commands_out, self._commands = os.pipe()
+        self._answers, answers_in = os.pipe()
+        flags = " ".join(f"--{flag}" for flag in FLAGS)
+        shell = f'exec chromium {flags} "--user-data-dir={profile}" about:blank 3<&{commands_out} 4>&{answers_in}'
+        self._process = subprocess.Popen(
+            ["bash", "-c", shell], pass_fds=(commands_out, answers_in), stderr=subprocess.DEVNULL
+        )
+        os.close(commands_out)
+        os.close(answers_in)
+        self._number, self._buffer, self._session = 0, b"", ""
+        self.problems: list[str] = []
+        """Errors that pages wrote to the console."""
+        (target,) = [each for each in self._call("Target.getTargets")["targetInfos"] if each["type"] == "page"]
+        self._session = self._call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self._call(f"{domain}.enable")
+
+    def close(self) -> None:
+        """End Chromium."""
+        os.close(self._commands)
+        os.close(self._answers)
+        self._process.terminate()
+        self._process.wait()
+
+    def open(self, url: str, *, width: int, height: int = 900, touch: bool = False, dark: bool = False) -> None:
+        """Open an address in a window of this size in pixels."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2, mobile=touch)
+        self._call("Emulation.setTouchEmulationEnabled", enabled=touch)
+        theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[theme])
+        self._call("Page.navigate", url=url)
+        self.wait("document.readyState === 'complete'")
+
+    def run(self, expression: str) -> Any:
+        """Return the value of a JavaScript expression; of a promise, what it resolves to."""
+        result = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in result, result["exceptionDetails"]
+        return result["result"].get("value")
+
+    def wait(self, condition: str) -> None:
+        """Wait until an expression is true."""
+        end = time.monotonic() + TIMEOUT
+        while not self.run(f"Boolean({condition})"):
+            assert time.monotonic() < end, f"never: {condition}"
+            time.sleep(0.05)
+
+    def point(self, selector: str, number: int = 0) -> None:
+        """Move the mouse to an element: the one with this number among those with the selector."""
+        x, y = self._middle(selector, number)
+        self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def click(self, selector: str, number: int = 0) -> None:
+        """Click on an element with the mouse."""
+        x, y = self._middle(selector, number)
+        for kind in ("mousePressed", "mouseReleased"):
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def drag(self, start: tuple[str, int], end: tuple[str, int]) -> None:
+        """Drag an element onto another with the mouse; each is a selector and a number."""
+        moves = [("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)]
+        for kind, place in moves:
+            x, y = self._middle(*place)
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
+
+    def tap(self, selector: str, number: int = 0) -> None:
+        """Touch an element."""
+        x, y = self._middle(selector, number)
+        self._call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    def press(self, key: str, *, shift: bool = False) -> None:
+        """Press a key."""
+        text = {"text": "\r"} if key == "Enter" else {}
+        options = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key], "modifiers": 8 if shift else 0}
+        self._call("Input.dispatchKeyEvent", type="keyDown", **options, **text)
+        self._call("Input.dispatchKeyEvent", type="keyUp", **options)
+
+    def type(self, text: str) -> None:
+        """Type into the element with the focus."""
+        self._call("Input.insertText", text=text)
+
+    def screenshot(self, path: Path) -> None:
+        """Write the window as a PNG."""
+        path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
+
+    def _middle(self, selector: str, number: int) -> tuple[float, float]:
+        box = self.run(
+            f"(e => {{ e.scrollIntoView({{block: 'nearest'}}); const b = e.getBoundingClientRect();"
+            f" return [b.x + b.width / 2, b.y + b.height / 2]; }})(document.querySelectorAll({selector!r})[{number}])"
+        )
+        return box[0], box[1]
+
+    def _call(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        session = {"sessionId": self._session} if self._session else {}
+        message = {"id": self._number, "method": method, "params": params, **session}
+        os.write(self._commands, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._read()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return answer["result"]
+            self._note(answer)
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._answers], [], [], TIMEOUT)
+            assert ready, "Chromium does not answer"
+            block = os.read(self._answers, 2**16)
+            assert block, "Chromium has ended"
+            self._buffer += block
+        line, _, self._buffer = self._buffer.partition(b"\0")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _note(self, event: dict[str, Any]) -> None:
+        if event.get("method") == "Runtime.exceptionThrown":
+            self.problems.append(str(event["params"]["exceptionDetails"]))
+        elif event.get("method") == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
+            self.problems.append(event["params"]["entry"]["text"])
+
+
+@cache
+def start_browser() -> Browser:
+    """Return the Chromium of this test process."""
+    profile = TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
+    browser = Browser(Path(profile.name))
+    atexit.register(profile.cleanup)
+    atexit.register(browser.close)  # first
+    return browser
 
 
 def measure(html: str, folder: Path, *, width: int, script: str = MEASURE) -> dict[str, Any]:
-    """Open a page in a frame of a width in pixels, and return its measurements, which a script posts to the parent.
+    """Open a page in a window of a width in pixels, and return its measurements, which a script posts to the page.
 
     The policy of the page is removed, because it would stop the script.
     """
     page = folder / "page.html"
-    page.write_text(POLICY.sub("", html).replace("</body>", script), encoding="utf-8")
-    (folder / "frame.html").write_text(FRAME.format(width=width), encoding="utf-8")
-    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-             "disable-component-update", "disable-sync", f"user-data-dir={folder / 'profile'}",
-             "window-size=1300,1000", "hide-scrollbars", "virtual-time-budget=3000", "dump-dom"]  # fmt: skip
-    command = ["chromium", *(f"--{flag}" for flag in flags), (folder / "frame.html").as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    (measured,) = re.findall("<body>(.*?)</body>", dom, re.DOTALL)
-    return dict(json.loads(unescape(measured)))
+    page.write_text(POLICY.sub("", html).replace("</body>", POSTED + script), encoding="utf-8")
+    browser = start_browser()
+    browser.open(page.as_uri(), width=width)
+    return dict(json.loads(browser.run("posted")))

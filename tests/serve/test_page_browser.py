@@ -21,8 +21,7 @@ from heed.serve.models import ServedModel
 from heed.serve.settings import ServeSettings
 from tests.conftest import RNN
 from tests.export.models import transformer, write_run
-from tests.report.chromium import needs_chromium
-from tests.serve.browser import Browser
+from tests.report.chromium import Browser, needs_chromium, start_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
 
@@ -89,16 +88,10 @@ def server(models: list[ServedModel], serve: Serve) -> Server:
     return serve(models, max_chars=300)
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
-
-
 @pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
+def browser() -> Iterator[Browser]:
     """A browser; after the test, pages must not have thrown exceptions."""
+    chromium = start_browser()
     chromium.problems.clear()
     yield chromium
     assert [problem for problem in chromium.problems if "Failed to load resource" not in problem] == []
