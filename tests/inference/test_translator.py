@@ -282,6 +282,7 @@ def test_invalid_arguments_are_refused(model: Seq2Seq, tokenizer: Tokenizer) -> 
         ("n and beam cannot change", lambda: translator.hypotheses(SENTENCES, beam=2, n=2)),
         ("length_penalty cannot change", lambda: translator.translate(SENTENCES, length_penalty=0.0)),
         # before a line is read
+        ("chunk=0 must be at least 1", lambda: translator.stream_hypotheses(iter(()), chunk=0)),
         (
             "top_k applies to sampling only",
             lambda: Translator(model, tokenizer).stream_hypotheses(iter(()), chunk=1, top_k=3),

@@ -124,9 +124,7 @@ def stream_lines(
         counts_lines = copy(translator)
         counts_lines.on_batch = lambda done: translator.on_batch(done * len(block) / len(sentences))
         with renumbered(lambda number: numbers[number - 1]):
-            found = list(
-                counts_lines.stream_hypotheses(sentences, chunk=len(sentences), alignments=alignments, **search)
-            )
+            found = counts_lines.hypotheses(sentences, alignments=alignments, **search)
         best = (translations[0] for translations in found)
         return [[splitter.join(own, list(islice(best, len(own))))] for own in parts]
 

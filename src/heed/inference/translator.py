@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, Unpack
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, NBest, Search
 from heed.directions import Direction
-from heed.errors import HeedError
+from heed.errors import HeedError, argument
 from heed.evaluation.alignment import Link, align, to_gold
 from heed.evaluation.scores import Scores, SystemOutput, score_output
 from heed.evaluation.symptoms import translation_symptoms
@@ -188,6 +188,8 @@ class Translator:
         Args:
             n, alignments, search: see `hypotheses`. They are checked before the first line is read.
         """
+        if chunk < 1:
+            raise HeedError(f"{argument('chunk', chunk)} must be at least 1.")
         chosen = self.changed_search(n, **search)
         return self._stream(iter([lines] if isinstance(lines, str) else lines), chunk, chosen, alignments=alignments)
 
