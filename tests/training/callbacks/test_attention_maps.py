@@ -103,7 +103,8 @@ def test_a_resumed_run_that_draws_other_sentences_removes_earlier_maps(tmp_path:
     encoded = SimpleNamespace(src_lengths=np.array([1, 1]))
     sets = SimpleNamespace(validated=["valid"], texts={"valid": valid}, encoded={"valid": encoded})
     trainer = Mock(spec=L.Trainer, is_global_zero=True, global_step=4, default_root_dir=tmp_path)
-    DrawAttentionMaps(sentences=count).on_train_start(trainer, Mock(data=SimpleNamespace(sets=sets)))
+    module = Mock(spec=L.LightningModule, data=SimpleNamespace(sets=sets))
+    DrawAttentionMaps(sentences=count).on_train_start(trainer, module)
     assert (tmp_path / "attention" / "0000002").exists() == kept
 
 
