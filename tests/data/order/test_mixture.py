@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.order.mixture import FRAME, Interleaving, MixtureOrder, frame_counts
+from heed.data.order.order import FRAME, Interleaving, MixtureOrder, frame_counts
 from heed.data.pairs.pairs import Pairs, TrainingPairs, id_lists
 from heed.data.steps.steps import Planner
-from heed.data.text.text import Text
+from heed.data.text.corpus import Text
 from heed.directions import Direction
 from heed.errors import HeedError
 from tests.data.texts import stored_pairs

@@ -19,7 +19,7 @@ from heed.data.pairs.augmentation import dropouts
 from heed.data.pairs.pairs import id_lists
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.pairs.tokenizer_training import TokenizerTrainer
-from heed.data.text.source import Block, Sentences, WordCounts
+from heed.data.text.source import Sentences, WordCounts
 from heed.errors import HeedError
 from heed.symbols import BOS, EOS, PAD, UNK
 from tests import forkserver
@@ -172,7 +172,7 @@ def test_auto_vocab_size_grows_with_the_corpus() -> None:
 
     def words(size: int) -> WordCounts:
         text = toy_language(size)
-        return WordCounts.of(Block(text.src, text.tgt))
+        return WordCounts.of(text)
 
     sizes = [trainer.auto_vocab_size(words(size).src + words(size).tgt, 1.0) for size in (100, 1_000, 10_000)]
     assert sizes == sorted(set(sizes))
@@ -188,7 +188,7 @@ def test_words_with_counts_give_the_model_of_the_sentences(kind: str, normalizat
     text = toy_language()
     sentences = [*text.src, "  two  spaces ", "№ 5\u00a0km", "漢字かな", ""]
     settings = TOKENIZER | {"kind": kind, "joint": False, "vocab_size": 310, "normalization": normalization}
-    words = WordCounts.of(Block(sentences, sentences))
+    words = WordCounts.of(Sentences(sentences, sentences))
     trained = Tokenizer(TokenizerTrainer(**settings).train_models(words, pairs=len(sentences)))
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(
