@@ -85,10 +85,6 @@ def test_decoding_returns_one_line_for_any_ids(tokenizers: Any) -> None:
     assert not any("\n" in line or "\r" in line for line in tokenizer.decode_tgt(everything))
 
 
-def test_special_symbols_have_their_fixed_ids(tokenizers: Any) -> None:
-    assert tokenizers["unigram", False].tgt_pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
-
-
 def test_joint_and_separate(tokenizers: Any) -> None:
     joint, separate = tokenizers["bpe", True], tokenizers["bpe", False]
     assert joint.joint
@@ -169,16 +165,12 @@ def test_auto_vocab_size_suits_any_corpus(kind: str, joint: bool, tmp_path: Path
 
 def test_auto_vocab_size_grows_with_the_corpus() -> None:
     trainer = TokenizerTrainer(**TOKENIZER)
-
-    def words(size: int) -> WordCounts:
-        text = toy_language(size)
-        return WordCounts.of(text)
-
-    sizes = [trainer.auto_vocab_size(words(size).src + words(size).tgt, 1.0) for size in (100, 1_000, 10_000)]
+    words = [WordCounts.of(toy_language(size)) for size in (100, 1_000, 10_000)]
+    sizes = [trainer.auto_vocab_size(each.src + each.tgt, 1.0) for each in words]
     assert sizes == sorted(set(sizes))
     assert all(size % 8 == 0 for size in sizes)
-    assert trainer.auto_vocab_size(words(1_000).src, 1.0) < sizes[1]
-    sampled = trainer.auto_vocab_size(words(1_000).src + words(1_000).tgt, 0.1)
+    assert trainer.auto_vocab_size(words[1].src, 1.0) < sizes[1]
+    sampled = trainer.auto_vocab_size(words[1].src + words[1].tgt, 0.1)
     assert abs(sampled - sizes[2]) < 0.02 * sizes[2], "a sample estimates the size for the whole corpus"
 
 

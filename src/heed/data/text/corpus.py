@@ -94,7 +94,7 @@ class EvaluationSet(NamedTuple):
         metas = [json.loads(meta) for meta in self.text.meta or ()]
         for meta in metas:
             meta["alignment"] = sorted([tgt, src] for src, tgt in meta["alignment"])
-            meta.update({key: empty for key, empty in (("antecedent", None), ("roles", {})) if key in meta})
+            meta |= {"antecedent": None, "roles": {}}
         swapped = self.text.meta and [json.dumps(meta, ensure_ascii=False) for meta in metas]
         return EvaluationSet(Sentences(self.text.tgt, self.text.src, swapped), self.direction.reversed())
 

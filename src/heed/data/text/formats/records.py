@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice, zip_longest
 from operator import itemgetter
 from pathlib import Path
@@ -80,16 +81,12 @@ def read_parquet(source: FileSource, advance: Advance) -> Iterator[Sentences]:
 
 def read_tsv(source: FileSource, advance: Advance) -> Iterator[Sentences]:
     """Read a table with tabs between columns and without quoting: one pair per line. Empty lines are skipped."""
-    return _read_table(source, advance, lambda file, advance: _rows(file, advance, lambda row: row.split("\t")))
+    return _read_table(source, advance, partial(_rows, split=lambda row: row.split("\t")))
 
 
 def read_bars(source: FileSource, advance: Advance) -> Iterator[Sentences]:
     """Read a table with ||| between columns, as of word aligners."""
-
-    def split(row: str) -> list[str]:
-        return [cell.strip() for cell in row.split("|||")]
-
-    return _read_table(source, advance, lambda file, advance: _rows(file, advance, split))
+    return _read_table(source, advance, partial(_rows, split=lambda row: [cell.strip() for cell in row.split("|||")]))
 
 
 def read_csv(source: FileSource, advance: Advance) -> Iterator[Sentences]:
