@@ -206,7 +206,6 @@ def test_a_tag_that_the_tokenizer_lacks_and_a_tiny_weight_are_refused_before_the
             TranslationData(load(mixed, *options), untagged, planner, bpe_dropout=0.0, with_tests=True)
 
 
-@pytest.mark.slow
 def mixture_options(mixed: Path) -> list[str]:
     """The options of a small run with a mixture."""
     texts = ",".join(
@@ -221,6 +220,7 @@ def mixture_options(mixed: Path) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.full
 def test_a_run_with_a_mixture(mixed: Path) -> None:
     from heed.launch import train
@@ -265,6 +265,7 @@ def test_the_gradients_of_processes_average_to_those_of_one(
         torch.testing.assert_close(torch.stack([nll for _, nll in found]).sum(0), nll)
 
 
+@pytest.mark.slow
 @pytest.mark.full
 def test_two_processes_train_on_a_mixture_like_one(mixed: Path) -> None:
     results = []

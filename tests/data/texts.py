@@ -18,11 +18,10 @@ from heed.data.pairs.tokenizer_training import TokenizerTrainer
 from heed.data.steps.steps import Planner, Step
 from heed.data.text.clean_pairs import Preparation
 from heed.data.text.cleaning import Cleaning, Rules
-from heed.data.text.corpus import Corpus, TrainingSet
+from heed.data.text.corpus import Corpus, Text, TrainingSet
 from heed.data.text.digests import source_digests
 from heed.data.text.hub_corpus import HubCorpus
-from heed.data.text.source import Block, Sentences
-from heed.data.text.text import Text
+from heed.data.text.source import Sentences
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.launch.compose import compose_with_hydra
@@ -106,7 +105,7 @@ def only_text(text: Text, *, both_directions: bool = False) -> TrainingSet:
 def sentence_pairs(text: Sentences | Text | TrainingSet) -> list[tuple[str, str]]:
     """Return the pairs, in the order of the text."""
     texts = text.texts if isinstance(text, TrainingSet) else [text]
-    blocks: list[Sentences | Block] = []
+    blocks: list[Sentences] = []
     for part in texts:
         blocks += [part] if isinstance(part, Sentences) else map(part.read, part.clean.blocks)
     return [pair for block in blocks for pair in zip(block.src, block.tgt, strict=True)]

@@ -1,12 +1,12 @@
 """LightningDataModule: gives the training stream and the evaluation sets to the Trainer."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
 
 import lightning as L
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from heed.data.pairs.pairs import Limits
 from heed.data.pairs.tokenizer import Tokenizer
@@ -21,20 +21,6 @@ from heed.options import UnitInterval
 from heed.progress import print_line
 
 STEPS_AHEAD = 3  # training steps that are prepared in advance
-
-
-class EvaluationStream(IterableDataset[Batch]):
-    """This process's batches of an evaluation set, possibly none.
-
-    It has no ``__len__``, because Lightning skips loaders of length zero. A process without batches must still reach
-    the end of the evaluation, where all processes exchange their translations.
-    """
-
-    def __init__(self, batches: Sequence[Batch]) -> None:
-        self.batches = batches
-
-    def __iter__(self) -> Iterator[Batch]:
-        return iter(self.batches)
 
 
 class TranslationData(L.LightningDataModule):
@@ -124,7 +110,9 @@ class TranslationData(L.LightningDataModule):
 
     def _evaluation_dataloader(self, name: str) -> DataLoader[Batch]:
         batches = self.sets.batches(name, self.planner, *self._rank_and_world_size())
-        return DataLoader(EvaluationStream(batches), batch_size=None)
+        # Lightning skips loaders of length zero, but a process without batches must reach the end of the evaluation,
+        # where all processes exchange their translations. This loader has no length.
+        return DataLoader(ReadAhead(batches.__iter__, depth=0), batch_size=None)
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)

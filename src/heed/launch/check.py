@@ -7,9 +7,9 @@ from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
+from heed.data.text.corpus import Text
 from heed.data.text.formats.text_files import read_text
 from heed.data.text.source import Source
-from heed.data.text.text import Text
 from heed.errors import HeedError
 from heed.evaluation.diagnosis import describe, diagnose
 from heed.evaluation.parallel_text import ENOUGH, Fault, Sides, find_faults

@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.order.mixture import FRAME, Interleaving, MixtureOrder, frame_counts
+from heed.data.order.order import FRAME, Interleaving, MixtureOrder, frame_counts
 from heed.data.pairs.pairs import Pairs, TrainingPairs, id_lists
 from heed.data.steps.steps import Planner
-from heed.data.text.text import Text
+from heed.data.text.corpus import Text
 from heed.directions import Direction
-from heed.errors import HeedError
 from tests.data.texts import stored_pairs
 
 
@@ -105,8 +104,3 @@ def test_a_plan_of_a_mixture_resumes_at_any_step(start: int) -> None:
     second = [number for number, rows in whole.items() if 1 in order.pairs.text_of(np.array(rows))]
     assert min(second) >= 10, "not before its step, although the steps of a pool are shuffled"
     assert min(second) <= 12
-
-
-def test_impossible_mixtures_are_refused() -> None:
-    with pytest.raises(HeedError, match=r"data\.train\.c1 would be less than 1 of 10,000 sentences: give it a larger"):
-        mixture([5, 5], [1, 1e-6], [0, 0], step_tokens=10)

@@ -19,7 +19,7 @@ from heed.data.pairs.augmentation import dropouts
 from heed.data.pairs.pairs import id_lists
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.pairs.tokenizer_training import TokenizerTrainer
-from heed.data.text.source import Block, Sentences, WordCounts
+from heed.data.text.source import Sentences, WordCounts
 from heed.errors import HeedError
 from heed.symbols import BOS, EOS, PAD, UNK
 from tests import forkserver
@@ -83,10 +83,6 @@ def test_decoding_returns_one_line_for_any_ids(tokenizers: Any) -> None:
     assert len(line.splitlines()) == 1
     everything = [[token] for token in range(tokenizer.tgt_vocab)]
     assert not any("\n" in line or "\r" in line for line in tokenizer.decode_tgt(everything))
-
-
-def test_special_symbols_have_their_fixed_ids(tokenizers: Any) -> None:
-    assert tokenizers["unigram", False].tgt_pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
 def test_joint_and_separate(tokenizers: Any) -> None:
@@ -169,16 +165,12 @@ def test_auto_vocab_size_suits_any_corpus(kind: str, joint: bool, tmp_path: Path
 
 def test_auto_vocab_size_grows_with_the_corpus() -> None:
     trainer = TokenizerTrainer(**TOKENIZER)
-
-    def words(size: int) -> WordCounts:
-        text = toy_language(size)
-        return WordCounts.of(Block(text.src, text.tgt))
-
-    sizes = [trainer.auto_vocab_size(words(size).src + words(size).tgt, 1.0) for size in (100, 1_000, 10_000)]
+    words = [WordCounts.of(toy_language(size)) for size in (100, 1_000, 10_000)]
+    sizes = [trainer.auto_vocab_size(each.src + each.tgt, 1.0) for each in words]
     assert sizes == sorted(set(sizes))
     assert all(size % 8 == 0 for size in sizes)
-    assert trainer.auto_vocab_size(words(1_000).src, 1.0) < sizes[1]
-    sampled = trainer.auto_vocab_size(words(1_000).src + words(1_000).tgt, 0.1)
+    assert trainer.auto_vocab_size(words[1].src, 1.0) < sizes[1]
+    sampled = trainer.auto_vocab_size(words[1].src + words[1].tgt, 0.1)
     assert abs(sampled - sizes[2]) < 0.02 * sizes[2], "a sample estimates the size for the whole corpus"
 
 
@@ -188,7 +180,7 @@ def test_words_with_counts_give_the_model_of_the_sentences(kind: str, normalizat
     text = toy_language()
     sentences = [*text.src, "  two  spaces ", "№ 5\u00a0km", "漢字かな", ""]
     settings = TOKENIZER | {"kind": kind, "joint": False, "vocab_size": 310, "normalization": normalization}
-    words = WordCounts.of(Block(sentences, sentences))
+    words = WordCounts.of(Sentences(sentences, sentences))
     trained = Tokenizer(TokenizerTrainer(**settings).train_models(words, pairs=len(sentences)))
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(

@@ -135,12 +135,6 @@ def test_both_directions_double_the_training_set_only(bpe_dropout: float, tmp_pa
     assert [tokenizer.src_pieces(src)[0] == "<2de>" for _, src, _ in sentences(batch)] == [True] * 2
 
 
-def test_both_directions_need_one_vocabulary(tmp_path: Path) -> None:
-    dogs = corpus(tmp_path, both_directions=True)
-    with pytest.raises(HeedError, match=r"set tokenizer\.joint=true"):
-        train_tokenizer(PAIRS, tmp_path, joint=False, tags=dogs.tags)
-
-
 def test_the_process_that_samples_ends_with_the_training(tmp_path: Path) -> None:
     """A search trains many models in one process."""
     before = set(active_children())

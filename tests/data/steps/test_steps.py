@@ -66,19 +66,6 @@ def test_no_step_is_small(size: int, pool: int) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(lengths(), planners)
-def test_the_planner_has_no_state(corpus: tuple[Lengths, Lengths], planner: Planner) -> None:
-    """An epoch has the same plan after other epochs, finished or not."""
-
-    def plan() -> list[list[int]]:
-        return [rows.tolist() for step in plan_steps(planner, *corpus, epoch=1) for rows in step]
-
-    first = plan()
-    next(plan_steps(planner, *corpus, epoch=2))
-    assert plan() == first
-
-
-@settings(max_examples=50, deadline=None)
 @given(lengths(), planners, st.integers(0, 3))
 def test_a_plan_can_be_resumed_at_any_step(corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int) -> None:
     def plan(start: int) -> list[tuple[int, list[list[int]]]]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from heed.characters import normalized
 from heed.data.text import source as module
 from heed.data.text.cleaning import RULES, Cleaning, CleaningReport, Rules
-from heed.data.text.source import Block, Sentences
+from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from tests.data.texts import NO_RULES, sentence_pairs, training_text
 
@@ -85,7 +85,7 @@ def test_the_rule_that_dropped_each_pair(tmp_path: Path) -> None:
     }  # fmt: skip
     pairs = parallel([*rule_of])
     text = training_text(pairs, tmp_path, rules=ON, held_out=[parallel([("The cat.", "")])])
-    dropped = text.clean.dropped(Block(pairs.src, pairs.tgt), 0)
+    dropped = text.clean.dropped(pairs, 0)
     assert [dropped.get(row) for row in range(len(rule_of))] == [*rule_of.values()]
 
 
@@ -175,7 +175,7 @@ def test_the_sizes_of_blocks_and_runs_change_nothing(monkeypatch: pytest.MonkeyP
 
 
 def test_pairs_below_the_score_are_dropped() -> None:
-    block = Block(["a", "b", "c"], ["x", "y", "z"], [0.5, 0.49, math.nan])
+    block = Sentences(["a", "b", "c"], ["x", "y", "z"], scores=[0.5, 0.49, math.nan])
     nothing = np.zeros(0, np.uint64)
     violated = Rules(Cleaning(**NO_RULES), 0.5, nothing, False, None).violations(block)
     assert [RULES[rule] if rule < len(RULES) else None for rule in violated] == [None, "low score", "low score"]

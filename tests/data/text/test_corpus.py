@@ -14,9 +14,7 @@ import pytest
 from grammar.__main__ import main as write_grammar
 from hydra.errors import InstantiationException
 
-from heed.data.text.corpus import Corpus, EvaluationSet
-from heed.data.text.source import Sentences
-from heed.directions import Direction
+from heed.data.text.corpus import Corpus
 from heed.errors import HeedError
 from heed.files import built_in_corpus
 from tests import forkserver
@@ -32,6 +30,13 @@ from tests.data.texts import (
 )
 
 SHARED = ROOT.parent / "shared" / "data"
+
+
+def synthetic(cache: Path, *options: str, train: int = 20, others: int = 20) -> Corpus:
+    """Load the first pairs of the built-in corpus."""
+    sizes = [f"data.train={train}", *(f"data.{split}={others}" for split in ("valid", "test", "long"))]
+    corpus: Corpus = compose_data("synthetic", *sizes, f"data.cache_dir={cache}", *options).load()
+    return corpus
 
 
 def test_text_files_are_read_unchanged(folder: Path) -> None:
@@ -164,10 +169,7 @@ def test_max_eval_shortens_only_what_is_evaluated(folder: Path) -> None:
     assert sentence_pairs(corpus.valid["valid"].text) == list(zip(ENGLISH[:2], GERMAN[:2], strict=True))
     assert len(corpus.tests["test"].text) == 1
     assert len(corpus.train) == 4
-    annotated = compose_data(
-            "synthetic", f"cache_dir={folder}", "data.train=9", "data.valid=7", "data.test=7", "data.long=7",
-            "data.max_eval=3",
-        ).load()  # fmt: skip
+    annotated = synthetic(folder, "data.max_eval=3", others=7)
     assert [len(json.loads(meta)["alignment"]) > 0 for meta in annotated.tests["long"].text.meta or ()] == [True] * 3
 
 
@@ -184,14 +186,6 @@ def test_samples_of_max_train_are_nested(folder: Path) -> None:
     assert set(samples[0]) < set(samples[1])
     assert samples[1] == sorted(samples[1], key=lines.index), "the order of the file is kept"
     assert samples[1] != lines[:100], "not the first lines: in a file sorted by length, they are the shortest"
-
-
-def test_a_changed_file_is_read_again(folder: Path) -> None:
-    before = load_files(folder)
-    write_lines(folder, train_de=[*GERMAN[:3], "Niemand wusste."])
-    after = load_files(folder)
-    assert sentence_pairs(after.train)[3][1] == "Niemand wusste."
-    assert after.digest != before.digest
 
 
 @pytest.mark.slow
@@ -214,12 +208,6 @@ def test_nothing_is_written_to_the_folder_of_the_files(folder: Path, tmp_path_fa
     before = set(folder.iterdir())
     load_files(folder, cache_dir=str(tmp_path_factory.mktemp("cache")))
     assert set(folder.iterdir()) == before
-
-
-def test_a_parquet_file_without_the_field_is_refused(folder: Path) -> None:
-    pq.write_table(pa.table({"en": ENGLISH}), folder / "x.parquet")
-    with pytest.raises(HeedError, match=r"x\.parquet.*no field 'src' \(found: .*data\.src_field"):
-        load_files(folder, train="[{}/x.parquet]")
 
 
 def test_published_corpus_from_a_folder_in_both_directions(folder: Path) -> None:
@@ -275,28 +263,11 @@ def test_a_missing_network_is_an_error() -> None:
     assert "data.root=DIR" in run.stderr
 
 
-def test_reverse_swaps_gold_alignments() -> None:
-    def swap(text: Sentences) -> Sentences:
-        return EvaluationSet(text, Direction("en", "de")).reversed().text
-
-    swapped = swap(Sentences(["a b"], ["x y"], [json.dumps({"alignment": [[0, 1], [1, 0], [1, 1]]})]))
-    assert swapped.meta
-    assert json.loads(swapped.meta[0])["alignment"] == [[0, 1], [1, 0], [1, 1]]
-    assert sentence_pairs(swapped) == [("x y", "a b")]
-    swapped = swap(Sentences(["a b"], ["x"], [json.dumps({"alignment": [[1, 0]], "tag": "é"})]))
-    assert swapped.meta
-    assert json.loads(swapped.meta[0]) == {"alignment": [[0, 1]], "tag": "é"}
-
-
 def test_synthetic_corpus(tmp_path: Path) -> None:
-    sizes = [f"data.{split}={size}" for split, size in {"train": 200, "valid": 20, "test": 20, "long": 10}.items()]
-    corpus, again, reverse = (
-        compose_data("synthetic", *sizes, f"data.cache_dir={tmp_path}", *more).load()
-        for more in ([], [], ["data.reverse=true"])
-    )
+    corpus, again, reverse = (synthetic(tmp_path, *more, train=200) for more in ([], [], ["data.reverse=true"]))
     assert list(corpus.tests) == ["test", "long"]
     assert corpus.digest == again.digest
-    assert (len(corpus.train), len(corpus.valid["valid"].text), len(corpus.tests["long"].text)) == (200, 20, 10)
+    assert (len(corpus.train), len(corpus.valid["valid"].text), len(corpus.tests["long"].text)) == (200, 20, 20)
     assert not any(corpus.train.texts[0].clean.report.dropped.values()), "the grammar generates clean text"
     there, back = corpus.tests["test"].text, reverse.tests["test"].text
     assert (there.src, there.tgt) == (back.tgt, back.src)
@@ -307,12 +278,7 @@ def test_synthetic_corpus(tmp_path: Path) -> None:
 
 
 def test_smaller_sizes_are_prefixes(tmp_path: Path) -> None:
-    def load(train: int, others: int) -> Corpus:
-        sizes = [f"data.train={train}", *(f"data.{split}={others}" for split in ("valid", "test", "long"))]
-        corpus: Corpus = compose_data("synthetic", *sizes, f"data.cache_dir={tmp_path}").load()
-        return corpus
-
-    small, large = load(20, 5), load(60, 9)
+    small, large = synthetic(tmp_path, others=5), synthetic(tmp_path, train=60, others=9)
     assert sentence_pairs(small.train) == sentence_pairs(large.train)[:20]
     for name, part in small.tests.items():
         whole = large.tests[name].text
@@ -344,22 +310,15 @@ def test_another_corpus_of_the_grammar(tmp_path: Path) -> None:
 def test_a_synthetic_corpus_that_heed_does_not_ship(tmp_path: Path, option: str, message: str) -> None:
     shipped = gzip.decompress((built_in_corpus() / "train.jsonl.gz").read_bytes())
     (tmp_path / "train.jsonl.gz").write_bytes(shipped[: shipped.index(b"\n") + 100])
-    options = [f"data.{split}=20" for split in ("train", "valid", "test", "long")]
     with pytest.raises((HeedError, InstantiationException), match=message):
-        compose_data("synthetic", *options, f"data.cache_dir={tmp_path}", option.format(tmp_path)).load()
+        synthetic(tmp_path, option.format(tmp_path))
 
 
 def test_the_direction_of_the_synthetic_corpus(tmp_path: Path) -> None:
     """The languages choose source and target, as for a published corpus; ``reverse`` swaps them."""
-
-    def load(*options: str) -> Corpus:
-        sizes = [f"data.{split}=20" for split in ("train", "valid", "test", "long")]
-        corpus: Corpus = compose_data("synthetic", *sizes, f"data.cache_dir={tmp_path}", *options).load()
-        return corpus
-
     german = ["data.src_lang=de", "data.tgt_lang=en"]
     forward, by_reverse, by_languages, twice = (
-        load(*options) for options in ([], ["data.reverse=true"], german, [*german, "data.reverse=true"])
+        synthetic(tmp_path, *options) for options in ([], ["data.reverse=true"], german, [*german, "data.reverse=true"])
     )
     assert sentence_pairs(by_languages.train) == [(tgt, src) for src, tgt in sentence_pairs(forward.train)]
     assert by_languages.digest == by_reverse.digest != forward.digest == twice.digest
@@ -378,20 +337,6 @@ def test_the_direction_of_the_synthetic_corpus(tmp_path: Path) -> None:
 def test_the_same_language_twice_is_refused(name: str, languages: tuple[str, str]) -> None:
     with pytest.raises(InstantiationException, match=r"data\.src_lang.*data\.tgt_lang"):
         compose_data(name, f"data.src_lang={languages[0]}", f"data.tgt_lang={languages[1]}")
-
-
-@pytest.mark.parametrize(
-    ("column", "says"),
-    [
-        ([1, 2], "column en must hold text, but holds int64 values"),
-        ([["a"], ["b"]], "column en must hold text, but holds nested"),
-    ],
-)
-def test_a_column_of_a_repository_that_is_not_text_is_refused(folder: Path, column: list[object], says: str) -> None:
-    for split in ("train", "validation", "test"):
-        pq.write_table(pa.table({"en": column, "de": ["a", "b"]}), folder / f"{split}.parquet")
-    with pytest.raises(HeedError, match=says):
-        hub_corpus(repository=str(folder), cache_dir=str(folder / "cache")).load()
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared/data")

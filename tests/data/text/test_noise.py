@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from heed.data.datamodule import TranslationData
 from heed.data.pairs.tokenizer_training import TokenizerTrainer
 from heed.data.steps.steps import Planner
-from heed.data.text.corpus import TrainingSet
+from heed.data.text.corpus import Corpus
 from heed.data.text.noise import Noise, add_noise
 from tests.data.texts import TOKENIZER, compose_data, files_error, load_files, numbered_dogs, write_lines
 
@@ -21,6 +21,15 @@ SENTENCES = [f"the dog number {n} sleeps." for n in range(2000)]
 
 def noisy(**options: float) -> list[str]:
     return add_noise(Noise(**options), SENTENCES, range(2000), seed="1")
+
+
+def drawn_sources(corpus: Corpus, cache: Path, *, batch_tokens: int) -> list[str]:
+    """Return the sources of some training steps."""
+    tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, cache, tags=corpus.tags)
+    planner = Planner(batch_tokens=batch_tokens, device_tokens=256, pool=60, seed=1)
+    module = TranslationData(corpus, tokenizer, planner, bpe_dropout=0.0, with_tests=False)
+    batches = [batch for shard in islice(module.stream.shards(0, 1), 6) for _, batch in shard.micro_batches]
+    return [text for batch in batches for text in tokenizer.decode_tgt(batch.src.tolist())]
 
 
 def test_no_noise_changes_nothing() -> None:
@@ -112,11 +121,7 @@ def test_each_direction_has_the_letters_of_its_own_source(tmp_path: Path) -> Non
         f"data.valid=[[{tmp_path}/val.en,{tmp_path}/val.tr]]", "data.test=null", f"data.cache_dir={tmp_path}/cache",
         "data.noise={upper: 1.0}",
     ).load()  # fmt: skip
-    tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, tmp_path, tags=corpus.tags)
-    planner = Planner(batch_tokens=200, device_tokens=256, pool=60, seed=1)
-    module = TranslationData(corpus, tokenizer, planner, bpe_dropout=0.0, with_tests=False)
-    batches = [batch for shard in islice(module.stream.shards(0, 1), 6) for _, batch in shard.micro_batches]
-    sources = [text for batch in batches for text in tokenizer.decode_tgt(batch.src.tolist())]
+    sources = drawn_sources(corpus, tmp_path, batch_tokens=200)
     assert {text.split(" ")[-2] for text in sources} == {"BIG", "İKİ"}
 
 
@@ -132,13 +137,7 @@ def test_a_text_of_a_mixture_has_its_own_noise(tmp_path: Path) -> None:
         "files", f"data.train={{{texts}}}", f"data.valid=[[{tmp_path}/val.en,{tmp_path}/val.de]]", "data.test=null",
         f"data.cache_dir={tmp_path}/cache",
     ).load()  # fmt: skip
-    assert isinstance(corpus.train, TrainingSet)
-    tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, tmp_path)
-    planner = Planner(batch_tokens=40, device_tokens=256, pool=30, seed=1)
-    module = TranslationData(corpus, tokenizer, planner, bpe_dropout=0.0, with_tests=False)
-    batches = [batch for shard in islice(module.stream.shards(0, 1), 6) for _, batch in shard.micro_batches]
-    texts_seen = {text.split(" ")[0] for batch in batches for text in tokenizer.decode_tgt(batch.src.tolist())}
-    assert texts_seen == {"ONE", "two"}
+    assert {text.split(" ")[0] for text in drawn_sources(corpus, tmp_path, batch_tokens=40)} == {"ONE", "two"}
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,13 @@ from heed.data.pairs.encoding import encode
 from heed.data.pairs.pairs import StoredPairs, TrainingPairs
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.text import clean_pairs
-from heed.data.text import text as module
+from heed.data.text import corpus as module
 from heed.data.text.clean_pairs import Preparation, write_clean_pairs
 from heed.data.text.cleaning import Cleaning, Rules
+from heed.data.text.corpus import Text
 from heed.data.text.formats.fields import FileSource
 from heed.data.text.formats.text_files import read_text
 from heed.data.text.source import Sentences
-from heed.data.text.text import Text
 from heed.directions import Direction
 from heed.errors import HeedError
 from tests import forkserver
@@ -112,7 +112,7 @@ from heed.data.text.formats import text_files
 from heed.data.text.formats.fields import FileSource
 from heed.data.text.formats.text_files import read_text
 from heed.data.text import clean_pairs
-from heed.data.text.text import Text
+from heed.data.text.corpus import Text
 from heed.data.pairs.encoding import encode
 from heed.data.pairs.tokenizer import Tokenizer
 from tests.data.texts import NO_RULES

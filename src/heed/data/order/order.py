@@ -2,12 +2,19 @@
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from heed.data.pairs.pairs import IntArray, Pairs, TrainingPairs
+from heed.data.text.corpus import Text
+from heed.errors import HeedError
+
+FRAME = 10_000
+"""Period of the schedule: every this many consecutive sentences contain each text in exact proportion."""
+EPOCHS_KEPT = 4  # epochs of a text whose order is cached
 
 
 class Order(ABC):
@@ -74,3 +81,129 @@ class EpochOrder(Order):
         """Return the cumulative target tokens of a chunk's pairs, starting with 0."""
         lengths = self.read(*self._starts[index : index + 2].tolist()).tgt_lengths + 1
         return np.cumsum(np.append(0, lengths))
+
+
+# ---- mixtures of texts by weight: the text at each position is a function of the position alone
+
+
+class Interleaving:
+    """Assigns a text to each position, in a repeating pattern called a frame.
+
+    Args:
+        counts: sentences of each text in a frame.
+        first: position at which it starts.
+        before: sentences of each text before this position.
+    """
+
+    def __init__(self, counts: Sequence[int], *, first: int = 0, before: IntArray | int = 0) -> None:
+        self.counts = np.array(counts, dtype=np.int64)
+        self.first, self.before = first, before
+        # Spread each text evenly: a text of n sentences divides the frame into n parts, with one in each middle.
+        times = np.concatenate([(np.arange(count) + 0.5) / max(1, count) for count in counts])
+        texts = np.repeat(np.arange(len(counts)), counts)
+        self._texts = texts[np.lexsort((texts, times))]
+        self._in_frame = np.pad(np.cumsum(self._texts[:, None] == np.arange(len(counts)), axis=0), ((1, 0), (0, 0)))
+
+    def drawn(self, position: int) -> IntArray:
+        """Return the number of sentences of each text before a position."""
+        frames, slot = divmod(position - self.first, len(self._texts))
+        return self.before + frames * self.counts + self._in_frame[slot]
+
+    def texts(self, first: int, stop: int) -> IntArray:
+        """Return the index of the text at each position."""
+        return self._texts[np.arange(first - self.first, stop - self.first) % len(self._texts)]
+
+
+def frame_counts(texts: Sequence[Text], *, step: float = math.inf) -> list[int]:
+    """Return the sentences of each text in a frame: proportional to its weight, rounded by largest remainders.
+
+    Texts that start after ``step`` have none. Raise a HeedError if a weight is so small that the text would never be
+    drawn.
+    """
+    weights = [(text.weight or 0.0) * (text.from_step <= step) for text in texts]
+    shares = np.array(weights) / np.sum(weights) * FRAME
+    counts = np.floor(shares).astype(np.int64)
+    counts[np.argsort(counts - shares, kind="stable")[: FRAME - int(counts.sum())]] += 1
+    if rare := [text.name for text, count, weight in zip(texts, counts, weights, strict=True) if weight and not count]:
+        raise HeedError(
+            f"data.train.{rare[0]} would be less than 1 of {FRAME:,} sentences: give it a larger weight, or leave it "
+            "out."
+        )
+    return (counts // np.gcd.reduce(counts)).tolist()
+
+
+class MixtureOrder(Order):
+    """The endless sequence of a mixture's sentences. Each text repeats as needed, every time in a new order.
+
+    Args:
+        texts: the texts of ``pairs``, with their weights. At least one of them starts at step 0.
+        step_tokens: target tokens of an optimizer step, to convert ``from_step`` to a position.
+    """
+
+    def __init__(self, pairs: TrainingPairs, texts: Sequence[Text], *, seed: int, step_tokens: float) -> None:
+        self.pairs = pairs
+        self._step_tokens = step_tokens
+        self._epoch_steps = pairs.tgt_tokens / step_tokens
+        self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(
+            lambda text, epoch: EpochOrder(pairs, seed=(seed, epoch, text), text=text)
+        )
+        self._interleavings: list[Interleaving] = []  # one for each step at which a text starts
+        self._starts = sorted({text.from_step for text in texts} - {0})
+        for step in (0, *self._starts):
+            first = self.position_of(math.ceil(step * step_tokens)) if step else 0
+            counts = frame_counts(texts, step=step)
+            self._interleavings.append(Interleaving(counts, first=first, before=self.drawn(first) if step else 0))
+
+    def drawn(self, position: int) -> IntArray:
+        """Return the number of sentences of each text before a position."""
+        return next(part for part in reversed(self._interleavings) if part.first <= position).drawn(position)
+
+    def steps(self, epochs: float) -> int:
+        """Return the number of steps that have as many target tokens as ``epochs`` passes over all texts."""
+        return max(1, round(epochs * self._epoch_steps))
+
+    def end(self, epochs: float) -> float:
+        """Return the position after `steps`; infinity for infinitely many epochs."""
+        return math.inf if math.isinf(epochs) else self.position_of(math.ceil(self.steps(epochs) * self._step_tokens))
+
+    def boundaries(self, first: int, last: int) -> Sequence[int]:
+        # Ignore max_epochs: a resumed run may change it, and must cut the same pools.
+        epochs = range(max(1, int(first / self._epoch_steps)), int(last / self._epoch_steps) + 2)
+        ends = {self.steps(number) for number in epochs}
+        return [step for step in sorted({*self._starts, *ends}) if first < step < last]
+
+    def tokens_before(self, position: int) -> int:
+        return sum(self._tokens(number, count) for number, count in enumerate(self.drawn(position).tolist()))
+
+    def position_of(self, tokens: int) -> int:
+        high = 1
+        while self.tokens_before(high) < tokens:
+            high *= 2
+        return bisect_left(range(high), tokens, lo=high // 2, key=self.tokens_before)
+
+    def rows(self, first: int, stop: int) -> IntArray:
+        """Return the rows of the pairs at these positions. A row also encodes the epoch of the pair's text."""
+        texts, rows = np.empty((2, stop - first), np.int64)
+        for part in self._interleavings:  # each ends where the next one starts
+            start = max(first, part.first)
+            texts[start - first :] = part.texts(start, stop)
+        counts = zip(self.drawn(first).tolist(), self.drawn(stop).tolist(), strict=True)
+        for number, (begin, end) in enumerate(counts):
+            rows[texts == number] = self._rows(number, begin, end)
+        return rows
+
+    def _tokens(self, text: int, count: int) -> int:
+        """Return the target tokens of the first ``count`` sentences of a text."""
+        order = self._epoch_order(text, 0)
+        epoch, rest = divmod(count, order.length)
+        before = epoch * order.tokens_before(order.length)
+        return before + (self._epoch_order(text, epoch).tokens_before(rest) if rest else 0)
+
+    def _rows(self, text: int, first: int, stop: int) -> IntArray:
+        """Return the rows of the sentences ``first`` to ``stop`` of a text, counted over all its epochs."""
+        rows, size = [np.zeros(0, np.int64)], self._epoch_order(text, 0).length
+        for epoch in range(first // size, -(-stop // size)):
+            start = epoch * size
+            own = self._epoch_order(text, epoch).rows(max(first, start) - start, min(stop, start + size) - start)
+            rows.append(own + epoch * len(self.pairs))
+        return np.concatenate(rows)

@@ -14,7 +14,7 @@ from heed.data.pairs.pairs import BATCH, StoredPairs, chunk_size, describe_pairs
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.text.clean_pairs import CleanPairs, write_arrow
 from heed.data.text.cleaning import DIGEST_LIMIT
-from heed.data.text.text import Text
+from heed.data.text.corpus import Text
 from heed.data.text.workers import Workers
 from heed.progress import progress_bar
 

@@ -45,7 +45,7 @@ class Tokenizer:
         """Ids of the language tags, such as "<2de>"; empty with a single target language."""
         self.tags = tuple(self.language_tags)
         self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
-        """Ids of the tags of training texts (`heed.data.text.text.Text`)."""
+        """Ids of the tags of training texts (`heed.data.text.corpus.Text`)."""
         self.tag_ids = tuple(self.language_tags.values())[:1]
         """The id of the tag at the start of every source; empty without tags."""
 

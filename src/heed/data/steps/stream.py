@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from heed.data.order.mixture import MixtureOrder, frame_counts
-from heed.data.order.order import EpochOrder, Order
+from heed.data.order.order import EpochOrder, MixtureOrder, Order, frame_counts
 from heed.data.pairs.augmentation import GROWTH_PAIRS, Sampler
 from heed.data.pairs.encoding import encode
 from heed.data.pairs.pairs import Limits, Pairs, TrainingPairs, check_lengths

@@ -17,7 +17,7 @@ from heed.characters import normalized
 from heed.compat import usable_cores
 from heed.data.text.cleaning import DIGEST_LIMIT, EXAMPLES_PER_RULE, RULES, CleaningReport, DroppedPair, Rows, Rules
 from heed.data.text.digests import Digests, pair_digests, set_digest
-from heed.data.text.source import Advance, Block, Source
+from heed.data.text.source import Advance, Sentences, Source
 from heed.data.text.workers import Workers
 from heed.errors import HeedError
 from heed.files import replacing, write_file
@@ -76,23 +76,26 @@ class CleanPairs:
         """Return the processes that read all pairs."""
         return Workers(self.preparation.workers_for(self.report.chars))
 
-    def read(self, number: int, low: int = 0, high: int = DIGEST_LIMIT) -> tuple[Block, Digests]:
+    def read(self, number: int, low: int = 0, high: int = DIGEST_LIMIT) -> tuple[Sentences, Digests]:
         """Return the pairs of a block with keys from ``low`` to ``high`` - 1, in order, and their keys."""
         first, stop = self._first_row[number : number + 2]
         chosen = slice(*np.searchsorted(self._rows, [first, stop]))
         rows, keys = self._rows[chosen], self._keys[chosen]
         inside = (keys >= np.uint64(low)) & (keys <= np.uint64(high - 1))
         pairs = _read_block(self.folder, number).take(pa.array(rows[inside] - first))
-        return Block(pairs["src"].to_pylist(), pairs["tgt"].to_pylist()), keys[inside]
+        return Sentences(pairs["src"].to_pylist(), pairs["tgt"].to_pylist()), keys[inside]
 
-    def map_blocks(self, function: Callable[[Block], Result], at_most: int, workers: Workers) -> Iterator[Result]:
+    def map_blocks(self, function: Callable[[Sentences], Result], at_most: int, workers: Workers) -> Iterator[Result]:
         """Yield the results of a function of each block, of a sample of about ``at_most`` pairs."""
         bound = self.bound * min(at_most, len(self)) // len(self)
-        tasks = [partial(_apply, function, self, number, bound) for number in self.blocks]
+        tasks = [partial(self._apply, function, number, bound) for number in self.blocks]
         with progress_bar("Counting words", total=len(tasks), unit="blocks") as bar:
             for result in workers.map(tasks):
                 yield result
                 bar.update()
+
+    def _apply(self, function: Callable[[Sentences], Result], number: int, bound: int) -> Result:
+        return function(self.read(number, high=bound)[0])
 
     def lines(self) -> Rows:
         """Return the line number of each pair, counted from 0, in the order of the stored token ids."""
@@ -106,7 +109,7 @@ class CleanPairs:
         """Return the sorted digests of all clean pairs, including duplicates."""
         return np.sort(_read_column(self.folder, self.blocks, "digest"))
 
-    def dropped(self, block: Block, first: int) -> dict[int, str]:
+    def dropped(self, block: Sentences, first: int) -> dict[int, str]:
         """Return the rule that drops each dropped pair of a block after ``first`` pairs, by the pair's place in it.
 
         The sides of the block are swapped if the rules swap them.
@@ -119,11 +122,6 @@ class CleanPairs:
         violated[(violated == len(RULES)) & ~kept] = RULES.index("over max_train")
         violated[(violated == RULES.index("over max_train")) & is_copy] = RULES.index("duplicate")
         return {row: RULES[rule] for row, rule in enumerate(violated.tolist()) if rule < len(RULES)}
-
-
-def _apply(function: Callable[[Block], Result], pairs: CleanPairs, number: int, bound: int) -> Result:
-    """Apply a function to the pairs of a block with keys below ``bound``."""
-    return function(pairs.read(number, high=bound)[0])
 
 
 def write_clean_pairs(
@@ -146,28 +144,30 @@ def write_clean_pairs(
     if not total:
         raise HeedError(f"{', '.join(source.name for source in sources)}: no sentences.")
     digests = _read_column(folder, range(len(reports)), "digest")
-    selected = rules.select(digests, [text.digests() for text in heavier])
+    rows, keys, bound, duplicates = rules.select(digests, [text.digests() for text in heavier])
     with replacing(folder / SELECTION) as file, file.open("wb") as stream:
-        np.save(stream, np.stack([selected.rows.view(np.uint64), selected.keys]))
+        np.save(stream, np.stack([rows.view(np.uint64), keys]))
     clean = [report.kept for report in reports]
     dropped = {rule: sum(report.dropped[rule] for report in reports) for rule in RULES}
+    dropped |= {"duplicate": len(duplicates), "over max_train": len(digests) - len(duplicates) - len(rows)}
     examples = {
         rule: [pair for report in reports for pair in report.examples[rule]][:EXAMPLES_PER_RULE] for rule in RULES
     }
-    examples["duplicate"] = [_read_pair(folder, row, np.cumsum([0, *clean])) for row in selected.duplicates]
-    report = CleaningReport(total, dropped | selected.dropped, examples, sum(report.chars for report in reports))
+    first_rows = np.cumsum([0, *clean])
+    examples["duplicate"] = [_read_pair(folder, row, first_rows) for row in duplicates[:EXAMPLES_PER_RULE]]
+    report = CleaningReport(total, dropped, examples, sum(report.chars for report in reports))
     content = {
-        "digest": set_digest(_read_column(folder, range(len(reports)), "exact")[selected.rows]),
+        "digest": set_digest(_read_column(folder, range(len(reports)), "exact")[rows]),
         # For people to read. File names need not be UTF-8.
         "inputs": {os.fsencode(source.name).decode(errors="replace"): source.size for source in sources},
         "clean": clean,
-        "bound": selected.bound,
+        "bound": bound,
         **asdict(report),
     }
     write_file(folder / "text.json", json.dumps(content, ensure_ascii=False, indent=1))
 
 
-def _clean_block(path: Path, block: Block, first: int, rules: Rules) -> CleaningReport:
+def _clean_block(path: Path, block: Sentences, first: int, rules: Rules) -> CleaningReport:
     """Write the clean pairs of the block after ``first`` pairs, unless an interrupted preparation has done so."""
     done = path.with_suffix(".json")
     if done.exists():
@@ -190,7 +190,7 @@ def _clean_block(path: Path, block: Block, first: int, rules: Rules) -> Cleaning
             rule: [DroppedPair(first + row + 1, block.src[row], block.tgt[row]) for row in rows[:EXAMPLES_PER_RULE]]
             for rule, rows in violations.items()
         },
-        sum(map(len, (*kept.src, *kept.tgt))),
+        kept.size,
     )
     write_file(done, json.dumps(asdict(report)))
     return report

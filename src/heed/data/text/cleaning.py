@@ -9,7 +9,7 @@ import numpy.typing as npt
 from annotated_types import Interval
 
 from heed.data.text.digests import Digests, are_in, mixed, text_digests
-from heed.data.text.source import Block
+from heed.data.text.source import Sentences
 from heed.options import AtLeast1, validated
 
 RULES = "empty", "placeholder", "too long", "length ratio", "low score", "leaked", "duplicate", "over max_train"
@@ -72,16 +72,6 @@ class Cleaning:
     drop_duplicates: bool
 
 
-class Selected(NamedTuple):
-    """The clean pairs that remain after removing duplicates and sampling."""
-
-    rows: Rows  # their positions among the clean pairs, in ascending order
-    keys: Digests  # their sort keys: a digest of each pair and of its copy number
-    bound: int  # exclusive upper bound of the keys: ``DIGEST_LIMIT`` unless the text is sampled
-    dropped: dict[str, int]  # pairs that the rules "duplicate" and "over max_train" drop
-    duplicates: Rows  # positions of the first duplicates
-
-
 @dataclass(frozen=True)
 class Rules:
     """The rules that select pairs.
@@ -96,7 +86,7 @@ class Rules:
     swapped: bool  # whether source and target are swapped
     at_most: int | None
 
-    def violations(self, block: Block) -> npt.NDArray[np.uint8]:
+    def violations(self, block: Sentences) -> npt.NDArray[np.uint8]:
         """Return for each pair the index in ``RULES`` of the first rule that it violates, or else their number.
 
         Only rules that look at one pair at a time are applied, to pairs as `heed.characters.normalized` returns them.
@@ -125,12 +115,17 @@ class Rules:
             mark("leaked", are_in(text_digests(sentences), sorted_digests))
         return violated
 
-    def select(self, digests: Digests, heavier: Sequence[Digests]) -> Selected:
+    def select(self, digests: Digests, heavier: Sequence[Digests]) -> tuple[Rows, Digests, int, Rows]:
         """Drop duplicates, then sample the pairs with the smallest digests. Needs about 40 bytes of memory per pair.
 
         Args:
             digests: digests of the clean pairs, in the order of the text. The first of equal pairs is kept.
             heavier: sorted digests of other texts. A pair that occurs in one of them is a duplicate.
+
+        Returns:
+            The ascending positions of the selected pairs among the clean pairs; their sort keys, digests of each pair
+            and of its copy number; the exclusive upper bound of the keys, ``DIGEST_LIMIT`` unless the text is sampled;
+            and the positions of the duplicates.
         """
         copies = copy_numbers(digests)
         is_kept = np.ones(len(digests), np.bool_)
@@ -138,15 +133,13 @@ class Rules:
             is_kept = copies == 0
             for others in heavier:
                 is_kept &= ~are_in(digests, others)
-        rows, duplicates = np.flatnonzero(is_kept), np.flatnonzero(~is_kept)
-        dropped, bound = {"duplicate": len(duplicates)}, DIGEST_LIMIT
+        rows, bound = np.flatnonzero(is_kept), DIGEST_LIMIT
         if self.at_most is not None and len(rows) > self.at_most:
-            dropped["over max_train"] = len(rows) - self.at_most
             by_digest = rows[np.argsort(digests[rows], kind="stable")]
             bound = int(digests[by_digest[self.at_most]]) if self.cleaning.drop_duplicates else DIGEST_LIMIT
             rows = np.sort(by_digest[: self.at_most])
         # Each copy of a pair gets its own key, so that keys order all pairs.
-        return Selected(rows, mixed(digests[rows], copies[rows]), bound, dropped, duplicates[:EXAMPLES_PER_RULE])
+        return rows, mixed(digests[rows], copies[rows]), bound, np.flatnonzero(~is_kept)
 
 
 def copy_numbers(digests: Digests) -> Rows:

@@ -8,10 +8,9 @@ from typing import Any
 
 from heed.data.text.clean_pairs import Preparation
 from heed.data.text.cleaning import Cleaning, Rules
-from heed.data.text.corpus import Corpus, EvaluationSet, TrainingSet
+from heed.data.text.corpus import Corpus, EvaluationSet, Text, TrainingSet
 from heed.data.text.digests import source_digests
 from heed.data.text.noise import Noise
-from heed.data.text.text import Text
 from heed.errors import HeedError
 from heed.languages import Language, is_same_language
 from heed.options import AtLeast1, from_plain

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.characters import normalized
-from heed.data.text.source import Block, Sentences
+from heed.data.text.source import Sentences
 
 Digests = npt.NDArray[np.uint64]
 """Digests of text. Among 10 million different pairs, the probability of any collision is 3 in a million."""
@@ -19,7 +19,7 @@ def text_digests(texts: Iterable[str]) -> Digests:
     return np.frombuffer(digests, dtype="<u8")
 
 
-def pair_digests(block: Block) -> Digests:
+def pair_digests(block: Sentences) -> Digests:
     """Return the digest of each pair."""
     return text_digests(f"{src}\n{tgt}" for src, tgt in zip(block.src, block.tgt, strict=True))
 

@@ -9,13 +9,12 @@ from typing import Annotated, Any
 
 from annotated_types import Interval
 
-from heed.data.text.corpus import Corpus, EvaluationSet
+from heed.data.text.corpus import Corpus, EvaluationSet, Text
 from heed.data.text.corpus_options import CorpusOptions, parse_noise
 from heed.data.text.formats.entries import Entry, FileEntry, find_sources, parse_entries
 from heed.data.text.formats.fields import Fields
 from heed.data.text.formats.files import without_compression
 from heed.data.text.source import Sentences
-from heed.data.text.text import Text
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.languages import find_language
@@ -141,7 +140,7 @@ class FilesCorpus(CorpusOptions):
 
 @dataclass(kw_only=True)
 class TrainingFiles:
-    """The files of a training text, and how they are used (`heed.data.text.text.Text`). None: the corpus's option."""
+    """The files of a training text, and how they are used (`heed.data.text.corpus.Text`). None: the corpus's option."""
 
     files: Sequence[FileEntry]
     src_field: Field

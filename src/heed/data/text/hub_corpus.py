@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heed.compat import dataset_digest
-from heed.data.text.corpus import Corpus, EvaluationSet
+from heed.data.text.corpus import Corpus, EvaluationSet, Text
 from heed.data.text.corpus_options import CorpusOptions
 from heed.data.text.formats.fields import FileSource, one_line
 from heed.data.text.formats.text_files import read_text
-from heed.data.text.source import BLOCK, Advance, Block, Sentences, Source
-from heed.data.text.text import Text
+from heed.data.text.source import BLOCK, Advance, Sentences, Source
 from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import expand_home
@@ -38,13 +37,13 @@ class DatasetSource:
     def identity(self) -> tuple[Any, ...]:
         return "hub", self.name, dataset_digest(self.dataset), len(self.dataset), self.languages
 
-    def blocks(self, advance: Advance) -> Iterator[Block]:
+    def blocks(self, advance: Advance) -> Iterator[Sentences]:
         dataset = self.dataset.flatten()
         columns = [self._column(language, dataset.features) for language in self.languages]
         sides = dataset.select_columns(columns).with_format("arrow")
         for rows in sides.iter(BLOCK):
             src, tgt = ([one_line(text or "") for text in rows[column].to_pylist()] for column in columns)
-            yield Block(src, tgt)
+            yield Sentences(src, tgt)
             advance(self.size * len(src) // len(sides))
 
     def _column(self, language: str, features: Mapping[str, Any]) -> str:

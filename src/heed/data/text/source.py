@@ -1,4 +1,4 @@
-"""Sentence pairs as text: inputs, blocks of pairs, small sets in memory, word counts."""
+"""Sentence pairs as text: inputs, blocks of pairs, word counts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,30 +11,6 @@ from heed.progress import progress_bar
 BLOCK = 20_000  # sentence pairs held as Python strings at a time: a few MB
 Advance = Callable[[int], None]
 """Reports progress. It is called with the number of bytes read since the last call."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive sentence pairs."""
-
-    src: list[str]
-    tgt: list[str]
-    scores: list[float] | None = None  # quality of each pair, if the input has a score column
-
-    def __len__(self) -> int:
-        return len(self.src)
-
-    def map(self, function: Callable[[str], str]) -> "Block":
-        """Apply a function to every sentence."""
-        return replace(self, src=list(map(function, self.src)), tgt=list(map(function, self.tgt)))
-
-    def swapped(self) -> "Block":
-        """Return the pairs with source and target swapped."""
-        return replace(self, src=self.tgt, tgt=self.src)
-
-    def take(self, rows: Sequence[int]) -> "Block":
-        """Return these pairs, without their scores."""
-        return Block([self.src[row] for row in rows], [self.tgt[row] for row in rows])
 
 
 class Source(Protocol):
@@ -51,7 +27,7 @@ class Source(Protocol):
     def identity(self) -> tuple[Any, ...]:
         """Return the cache key of the input: paths, sizes and times of the files, and how they are read."""
 
-    def blocks(self, advance: Advance) -> Iterator[Block]:
+    def blocks(self, advance: Advance) -> Iterator["Sentences"]:
         """Yield the pairs, about ``BLOCK`` at a time, or raise a HeedError that names the invalid file and line."""
 
 
@@ -62,6 +38,7 @@ class Sentences:
     src: list[str]
     tgt: list[str]
     meta: list[str] | None = None  # the annotation of each pair as JSON; None if the corpus is not annotated
+    scores: list[float] | None = None  # quality of each pair, if the input has a score column
     name: ClassVar[str] = "the built-in corpus"
 
     @classmethod
@@ -82,6 +59,18 @@ class Sentences:
     def __len__(self) -> int:
         return len(self.src)
 
+    def map(self, function: Callable[[str], str]) -> "Sentences":
+        """Apply a function to every sentence."""
+        return replace(self, src=list(map(function, self.src)), tgt=list(map(function, self.tgt)))
+
+    def swapped(self) -> "Sentences":
+        """Return the pairs with source and target swapped."""
+        return replace(self, src=self.tgt, tgt=self.src)
+
+    def take(self, rows: Sequence[int]) -> "Sentences":
+        """Return the text of these pairs."""
+        return Sentences([self.src[row] for row in rows], [self.tgt[row] for row in rows])
+
     @property
     def size(self) -> int:
         return sum(map(len, (*self.src, *self.tgt)))
@@ -89,10 +78,10 @@ class Sentences:
     def identity(self) -> tuple[Any, ...]:
         return "memory", self.src, self.tgt
 
-    def blocks(self, advance: Advance) -> Iterator[Block]:
+    def blocks(self, advance: Advance) -> Iterator["Sentences"]:
         for start in range(0, len(self), BLOCK):
-            block = Block(self.src[start : start + BLOCK], self.tgt[start : start + BLOCK])
-            advance(sum(map(len, (*block.src, *block.tgt))))
+            block = Sentences(self.src[start : start + BLOCK], self.tgt[start : start + BLOCK])
+            advance(block.size)
             yield block
 
 
@@ -105,7 +94,7 @@ class WordCounts:
     pairs: int = 0
 
     @classmethod
-    def of(cls, block: Block) -> "WordCounts":
+    def of(cls, block: Sentences) -> "WordCounts":
         """Count the words of some pairs."""
         src, tgt = (Counter(" ".join(side).replace("\t", " ").split(" ")) for side in (block.src, block.tgt))
         return cls(src, tgt, len(block))

@@ -28,6 +28,10 @@ NAMES = Fields("pair.en", "pair.de", languages=("en", "de"))
 RECORDS = [{"pair": {"en": src, "de": tgt}} for src, tgt in PAIRS]
 
 
+def as_bytes(content: str | bytes) -> bytes:
+    return content.encode() if isinstance(content, str) else content
+
+
 def table(separator: str, *, header: str = "", more: tuple[str, ...] = ("licence",), pairs: object = PAIRS) -> str:
     return header + "".join(separator.join((*pair, *more)) + "\n" for pair in pairs)  # type: ignore[attr-defined]
 
@@ -111,7 +115,7 @@ def test_a_file_with_both_sides_is_read(name: str, compress: Callable[[bytes], b
     file, content, fields = READ_ALONE[name]
     if name == "parquet" and compress is not bytes:
         pytest.skip("parquet has a compression of its own")
-    (tmp_path / file).write_bytes(compress(content if isinstance(content, bytes) else content.encode()))
+    (tmp_path / file).write_bytes(compress(as_bytes(content)))
     assert sentence_pairs(Sentences.read(find_sources((f"{tmp_path}/{file}",), fields))) == PAIRS
 
 
@@ -153,7 +157,7 @@ REFUSED_ALONE: dict[str, tuple[str, str | bytes, str]] = {
 @pytest.mark.parametrize("name", REFUSED_ALONE)
 def test_a_file_that_cannot_be_read_alone(name: str, tmp_path: Path) -> None:
     file, content, message = REFUSED_ALONE[name]
-    (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / file).write_bytes(as_bytes(content))
     with pytest.raises(HeedError, match=message) as caught:
         Sentences.read(find_sources((f"{tmp_path}/{file}",), Fields("src", "tgt", languages=("en", "de"))))
     assert "\n" not in str(caught.value)
@@ -188,8 +192,7 @@ REFUSED_IN_PAIR: dict[str, tuple[str, str | bytes, str]] = {
 @pytest.mark.parametrize("name", REFUSED_IN_PAIR)
 def test_a_file_that_cannot_be_a_side_of_a_pair(name: str, suffix: str, tmp_path: Path) -> None:
     file, content, message = REFUSED_IN_PAIR[name]
-    written = content if isinstance(content, bytes) else content.encode()
-    (tmp_path / f"{file}{suffix}").write_bytes(gzip.compress(written) if suffix else written)
+    (tmp_path / f"{file}{suffix}").write_bytes(gzip.compress(as_bytes(content)) if suffix else as_bytes(content))
     (tmp_path / "b.de").write_text("Nein.\n")
     for pair in (
         (f"{tmp_path}/{file}{suffix}", f"{tmp_path}/b.de"),
@@ -202,7 +205,7 @@ def test_a_file_that_cannot_be_a_side_of_a_pair(name: str, suffix: str, tmp_path
 @pytest.mark.parametrize("name", [*REFUSED_IN_PAIR, "SGML", "talks"])
 def test_commands_read_plain_text_only(name: str, tmp_path: Path) -> None:
     file, content, _ = (REFUSED_IN_PAIR | REFUSED_ALONE)[name]
-    (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / file).write_bytes(as_bytes(content))
     with pytest.raises(HeedError, match=rf"{file} (is|has|holds) .*: give plain text with one sentence per line\.$"):
         read_file(tmp_path / file)
 

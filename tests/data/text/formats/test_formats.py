@@ -340,15 +340,15 @@ def test_other_columns_are_not_decoded() -> None:
     assert sentence_pairs(Sentences.read([DatasetSource(dataset, "repository", ("en", "de"))])) == [("a", "b")]
 
 
-def test_a_translation_that_is_no_text_is_refused() -> None:
-    dataset = Dataset.from_dict({"translation": [{"en": 1, "de": "b"}]})
-    with pytest.raises(HeedError, match=r"repository, column translation\.en must hold text, but holds int64 values"):
-        Sentences.read([DatasetSource(dataset, "repository", ("en", "de"))])
-
-
-def test_a_column_translation_that_holds_text_is_refused(folder: Path) -> None:
-    (folder / "repository").mkdir()
-    for split in ("train", "validation", "test"):
-        pq.write_table(pa.table({"translation": ["de en"]}), folder / "repository" / f"{split}.parquet")
-    with pytest.raises(HeedError, match=r"has no column en: set .* two of translation"):
-        hub_corpus(repository=str(folder / "repository"), cache_dir=str(folder / "cache")).load()
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"en": [1, 2], "de": ["a", "b"]}, "column en must hold text, but holds int64 values"),
+        ({"en": [["a"], ["b"]], "de": ["a", "b"]}, "column en must hold text, but holds nested"),
+        ({"translation": [{"en": 1, "de": "b"}]}, r"column translation\.en must hold text, but holds int64 values"),
+        ({"translation": ["de en"]}, "has no column en: set .* two of translation"),
+    ],
+)
+def test_columns_of_a_repository_that_are_not_text_are_refused(columns: dict[str, list[object]], message: str) -> None:
+    with pytest.raises(HeedError, match=f"repository,? {message}"):
+        Sentences.read([DatasetSource(Dataset.from_dict(columns), "repository", ("en", "de"))])

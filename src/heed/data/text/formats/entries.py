@@ -9,10 +9,17 @@ from pathlib import Path
 from heed.data.text.formats.detect import find_format, refuse_format
 from heed.data.text.formats.fields import Fields, FileSource
 from heed.data.text.formats.files import COMPRESSED, without_compression
-from heed.data.text.formats.records import read_bars, read_csv, read_json, read_json_lines, read_parquet, read_tsv
+from heed.data.text.formats.records import (
+    read_bars,
+    read_csv,
+    read_json,
+    read_json_lines,
+    read_parquet,
+    read_tmx,
+    read_tsv,
+)
 from heed.data.text.formats.text_files import read_marked, read_text
-from heed.data.text.formats.tmx import read_tmx
-from heed.data.text.source import Advance, Block
+from heed.data.text.source import Advance, Sentences
 from heed.errors import HeedError
 from heed.files import expand_home
 from heed.progress import print_line
@@ -21,7 +28,7 @@ FileEntry = str | Sequence[str]
 """A pair of text files [source, target], or one file or folder with both sides; names may be patterns ("*.tsv.gz")."""
 Entry = tuple[str, ...]
 """(source, target), or (file or folder with both sides,)."""
-READERS: dict[str, Callable[[FileSource, Advance], Iterator[Block]]] = {
+READERS: dict[str, Callable[[FileSource, Advance], Iterator[Sentences]]] = {
     "jsonl": read_json_lines,
     "json": read_json,
     "parquet": read_parquet,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heed.data.text.formats.files import find_compression
-from heed.data.text.source import BLOCK, Advance, Block
+from heed.data.text.source import BLOCK, Advance, Sentences
 from heed.errors import HeedError
 
 Record = TypeVar("Record")
@@ -62,7 +62,7 @@ class FileSource:
     """
 
     files: tuple[Path, ...]
-    read: Callable[["FileSource", Advance], Iterator[Block]]  # the reader of the format, such as `read_tsv`
+    read: Callable[["FileSource", Advance], Iterator[Sentences]]  # the reader of the format, such as `read_tsv`
     fields: Fields = Fields("src", "tgt")  # of a file with both sides
 
     @property
@@ -89,12 +89,12 @@ class FileSource:
             find_compression(file)
         return [file.stat() for file in self.files]
 
-    def blocks(self, advance: Advance) -> Iterator[Block]:
+    def blocks(self, advance: Advance) -> Iterator[Sentences]:
         return self.read(self, advance)
 
     def read_records(
         self, unit: str, records: Iterable[tuple[int, Record]], parse: Callable[[Record], Sequence[Any] | None]
-    ) -> Iterator[Block]:
+    ) -> Iterator[Sentences]:
         """Yield the pairs of records, or raise a HeedError that names the invalid one.
 
         Args:
@@ -114,7 +114,8 @@ class FileSource:
 
         rows = filter(None, starmap(checked, records))
         while block := list(islice(rows, BLOCK)):
-            yield Block(*map(list, zip(*block, strict=True)))
+            src, tgt, *scores = map(list, zip(*block, strict=True))
+            yield Sentences(src, tgt, scores=scores[0] if scores else None)
 
 
 def one_line(text: str) -> str:

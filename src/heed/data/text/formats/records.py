@@ -1,19 +1,21 @@
-"""Files of records with both sides: JSONL, JSON, parquet, TSV and CSV."""
+"""Files of records with both sides: JSONL, JSON, parquet, TSV, CSV and TMX."""
 
 import csv
 import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from heed.data.text.formats.detect import ROWS, arrays_of_objects
 from heed.data.text.formats.fields import FileSource
 from heed.data.text.formats.files import read_bytes, read_lines
-from heed.data.text.source import BLOCK, Advance, Block
+from heed.data.text.source import BLOCK, Advance, Sentences
 from heed.errors import HeedError, first_line
 from heed.languages import find_language, named_language
 from heed.progress import print_line
@@ -23,15 +25,17 @@ DEFAULT_NAMES = ("src", "tgt")
 Row = tuple[int, list[str]]
 """The number of a row's first line, and its columns. An empty row has none."""
 SIDES = ({"src", "source"}, {"tgt", "trg", "target", "translation"})  # other names, in any case
+XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"  # an attribute of TMX
+CODES = ("bpt", "ept", "ph", "it", "ut", "sub")  # formatting codes: elements in a sentence that are not text
 
 
-def read_json_lines(source: FileSource, advance: Advance) -> Iterator[Block]:
+def read_json_lines(source: FileSource, advance: Advance) -> Iterator[Sentences]:
     """Read a JSONL file: one JSON object per line. Empty lines are skipped."""
     lines = ((number, line) for number, line in enumerate(read_lines(source.file, advance), 1) if line.strip())
     return source.read_records("line", lines, lambda line: source.fields.values(json.loads(line)))
 
 
-def read_json(source: FileSource, advance: Advance) -> Iterator[Block]:
+def read_json(source: FileSource, advance: Advance) -> Iterator[Sentences]:
     """Read a JSON array of objects, or an object with one array, into memory."""
     try:
         content = json.loads(b"".join(read_bytes(source.file, advance)))
@@ -46,7 +50,7 @@ def read_json(source: FileSource, advance: Advance) -> Iterator[Block]:
     return source.read_records("object", enumerate(arrays[0], 1), source.fields.values)
 
 
-def read_parquet(source: FileSource, advance: Advance) -> Iterator[Block]:
+def read_parquet(source: FileSource, advance: Advance) -> Iterator[Sentences]:
     """Read a parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -75,21 +79,17 @@ def read_parquet(source: FileSource, advance: Advance) -> Iterator[Block]:
 # ---- tables
 
 
-def read_tsv(source: FileSource, advance: Advance) -> Iterator[Block]:
+def read_tsv(source: FileSource, advance: Advance) -> Iterator[Sentences]:
     """Read a table with tabs between columns and without quoting: one pair per line. Empty lines are skipped."""
-    return _read_table(source, advance, lambda file, advance: _rows(file, advance, lambda row: row.split("\t")))
+    return _read_table(source, advance, partial(_rows, split=lambda row: row.split("\t")))
 
 
-def read_bars(source: FileSource, advance: Advance) -> Iterator[Block]:
+def read_bars(source: FileSource, advance: Advance) -> Iterator[Sentences]:
     """Read a table with ||| between columns, as of word aligners."""
-
-    def split(row: str) -> list[str]:
-        return [cell.strip() for cell in row.split("|||")]
-
-    return _read_table(source, advance, lambda file, advance: _rows(file, advance, split))
+    return _read_table(source, advance, partial(_rows, split=lambda row: [cell.strip() for cell in row.split("|||")]))
 
 
-def read_csv(source: FileSource, advance: Advance) -> Iterator[Block]:
+def read_csv(source: FileSource, advance: Advance) -> Iterator[Sentences]:
     """Read a table with commas, or semicolons, between columns; quoted fields may contain these and line breaks."""
     return _read_table(source, advance, _csv_rows)
 
@@ -117,7 +117,7 @@ def _csv_rows(file: Path, advance: Advance) -> Iterator[Row]:
 
 def _read_table(
     source: FileSource, advance: Advance, read_rows: Callable[[Path, Advance], Iterator[Row]]
-) -> Iterator[Block]:
+) -> Iterator[Sentences]:
     """Read the pairs of a table's rows. Rows without columns are skipped."""
     rows = filter(itemgetter(1), read_rows(source.file, advance))
     if (first := next(rows, None)) is None:
@@ -177,3 +177,57 @@ def _find_columns(
             "this line and choose columns by number."
         )
     return tuple(map(names.index, fields)), len(names), True
+
+
+# ---- translation memories
+
+
+def read_tmx(source: FileSource, advance: Advance) -> Iterator[Sentences]:
+    """Read a translation memory (TMX 1.4), without scores.
+
+    Formatting codes and units without both languages are skipped.
+    """
+    if None in source.fields.languages:
+        raise HeedError(f"{source.file}: a TMX file may have many languages: set data.src_lang and data.tgt_lang.")
+    src, tgt = map(str, source.fields.languages)
+    languages, found = set[str](), False
+
+    def pair(unit: Element) -> list[str] | None:
+        texts = {tuv.get(XML_LANG) or tuv.get("lang") or "": tuv.find("seg") for tuv in unit.iter("tuv")}
+        languages.update(texts)
+        sides = [texts.get(find_language(language, texts) or "") for language in (src, tgt)]
+        if sides[0] is None or sides[1] is None or sides[0] is sides[1]:
+            return None
+        return [_text(sides[0]).strip(), _text(sides[1]).strip()]
+
+    for block in source.read_records("unit", enumerate(_units(source.file, advance), 1), pair):
+        found = True
+        yield block
+    if not found:
+        known = ", ".join(sorted(languages)) or "none"
+        raise HeedError(f"{source.file} has no unit in both {src} and {tgt} (its languages: {known}).")
+
+
+def _units(file: Path, advance: Advance) -> Iterator[Element]:
+    """Yield the units one by one, in constant memory."""
+    parser: Any = XMLPullParser(("start", "end"))
+    body = Element("body")
+    try:
+        for chunk in chain(read_bytes(file, advance), [None]):
+            parser.close() if chunk is None else parser.feed(chunk)
+            for event, element in parser.read_events():
+                if event == "start" and element.tag == "body":
+                    body = element
+                if event == "end" and element.tag == "tu":
+                    yield element
+                    body.clear()
+    except HeedError:
+        raise
+    except (ParseError, ValueError, LookupError) as error:
+        raise HeedError(f"{file} cannot be read as TMX: {first_line(error)}.") from error
+
+
+def _text(element: Element) -> str:
+    """Return the text of a segment without formatting codes."""
+    inner = (("" if child.tag in CODES else _text(child)) + (child.tail or "") for child in element)
+    return (element.text or "") + "".join(inner)

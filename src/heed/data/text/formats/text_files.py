@@ -10,7 +10,7 @@ from pathlib import Path
 from heed.data.text.formats.detect import FORMATS, find_format
 from heed.data.text.formats.fields import FileSource, one_line
 from heed.data.text.formats.files import read_lines
-from heed.data.text.source import BLOCK, Advance, Block
+from heed.data.text.source import BLOCK, Advance, Sentences
 from heed.errors import HeedError
 
 SEGMENT = re.compile(r"<(doc)\b([^>]*)>|<seg\b([^>]*)>(.*?)</seg>", re.IGNORECASE | re.DOTALL)
@@ -19,12 +19,12 @@ ID = re.compile(r"""\b(?:doc)?id\s*=\s*("[^"]*"|'[^']*'|\S+)""", re.IGNORECASE)
 """The name of a document or segment among its attributes."""
 
 
-def read_text(source: FileSource, advance: Advance) -> Iterator[Block]:
+def read_text(source: FileSource, advance: Advance) -> Iterator[Sentences]:
     """Read two files with one sentence per line."""
     return _read_pair(source.files, [read_lines(file, advance) for file in source.files], "line")
 
 
-def read_marked(source: FileSource, advance: Advance) -> Iterator[Block]:
+def read_marked(source: FileSource, advance: Advance) -> Iterator[Sentences]:
     """Read two files, with markup in at least one of them: the SGML and XML of WMT and IWSLT."""
     marked = [file for file in source.files if find_format(file, in_pair=True) == "segments"]
     names = [[name for name, _ in _segments(file, lambda _: None)] for file in marked]
@@ -38,7 +38,7 @@ def read_marked(source: FileSource, advance: Advance) -> Iterator[Block]:
     yield from _read_pair(source.files, [_sentences(file, advance) for file in source.files], "sentence")
 
 
-def _read_pair(files: Sequence[Path], sides: Sequence[Iterator[str]], unit: str) -> Iterator[Block]:
+def _read_pair(files: Sequence[Path], sides: Sequence[Iterator[str]], unit: str) -> Iterator[Sentences]:
     """Yield the pairs of a source and a target file with the same number of sentences."""
     src_file, tgt_file = files
     if src_file.samefile(tgt_file):
@@ -57,7 +57,7 @@ def _read_pair(files: Sequence[Path], sides: Sequence[Iterator[str]], unit: str)
             )
         if not src:
             return
-        yield Block(src, tgt)
+        yield Sentences(src, tgt)
         count += len(src)
 
 
