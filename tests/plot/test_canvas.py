@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.plot.canvas import FRAME, FULL, INK, WHITE, Canvas, TextStyle, shade
+from heed.plot.canvas import FULL, INK, OUTLINE, WHITE, Canvas, TextStyle, shade
 
 STYLE = TextStyle(14)
 
@@ -36,7 +36,7 @@ def test_a_frame_surrounds_its_square_and_leaves_it_visible() -> None:
     canvas.add_tiles(10, 10, np.full((1, 1), FULL, dtype=np.uint8), size=12)
     canvas.add_frame(10, 10, 11)
     pixels = np.asarray(canvas.render())
-    rows, columns = np.nonzero(pixels == FRAME)
+    rows, columns = np.nonzero(pixels == OUTLINE)
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (9, 21, 9, 21)
     assert (pixels[11:20, 11:20] == FULL).all()
 

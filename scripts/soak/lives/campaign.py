@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, replace
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def may_meet(one: str, other: str) -> bool:
     return not names[0] & names[1] and len(families) < 2
 
 
+@cache
 def all_pairs() -> list[Pair]:
     """Return every pair that a case can try."""
     features = [pair for pair in combinations(sorted(FEATURES), 2) if may_meet(*pair)]

@@ -5,8 +5,8 @@ import time
 
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError, missing_package
+from heed.report.sweep import PAGE
 
-PAGE = "sweep.html"
 WATCH_INTERVAL = 5.0
 """Seconds between two looks at a study."""
 

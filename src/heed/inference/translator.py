@@ -31,7 +31,7 @@ from heed.options import AtLeast1, validated
 from heed.symbols import EOS
 
 Result = TypeVar("Result")
-Sentences = str | Sequence[str]
+TextInput = str | Sequence[str]
 """Several sentences, or one."""
 
 PAIRS_AT_ONCE = 100
@@ -57,7 +57,7 @@ class Translator:
         src_lang, tgt_lang: language codes, "" if unknown.
         directions: source and target language of each trained direction. If empty, a model with language tags has both
             directions of its two languages.
-        batch_tokens: padded source tokens per batch. Sentences of similar length share a batch.
+        batch_tokens: padded source tokens per batch. TextInput of similar length share a batch.
         max_tokens: the longest accepted sentence in subwords without EOS; None: no limit. Time and memory grow with the
             square of the length.
         packed: see `TorchEngine`.
@@ -140,7 +140,7 @@ class Translator:
         other.engine = other._torch = TorchEngine(other.model)
         return other
 
-    def translate(self, sentences: Sentences, **search: Unpack[SearchOptions]) -> list[str]:
+    def translate(self, sentences: TextInput, **search: Unpack[SearchOptions]) -> list[str]:
         """Return the best translation of each sentence.
 
         Args:
@@ -153,7 +153,7 @@ class Translator:
 
     def hypotheses(
         self,
-        sentences: Sentences,
+        sentences: TextInput,
         *,
         n: int | None = None,
         alignments: bool = False,
@@ -193,7 +193,7 @@ class Translator:
         chosen = self.changed_search(n, **search)
         return self._stream(iter([lines] if isinstance(lines, str) else lines), chunk, chosen, alignments=alignments)
 
-    def score(self, sources: Sentences, targets: Sentences) -> list[float]:
+    def score(self, sources: TextInput, targets: TextInput) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
 
         Raises:
@@ -205,14 +205,14 @@ class Translator:
         """Return log p(target | source) in nats for each pair of ids. Sources and targets end with EOS."""
         return self._teacher_force(log_probs, sources, targets)
 
-    def likelihood(self, sources: Sentences, references: Sequence[Sentences]) -> tuple[float, int]:
+    def likelihood(self, sources: TextInput, references: Sequence[TextInput]) -> tuple[float, int]:
         """Return −log p in nats of one or several lists of references, and their number of tokens, EOS included."""
         encoded = [self.encode_pairs(as_list(sources), as_list(targets)) for targets in references]
         nll = -math.fsum(value for src_ids, tgt_ids in encoded for value in self.score_ids(src_ids, tgt_ids))
         return nll, sum(len(ids) for _, tgt_ids in encoded for ids in tgt_ids)
 
     def attend(
-        self, sources: Sentences, targets: Sentences | None = None, **search: Unpack[SearchOptions]
+        self, sources: TextInput, targets: TextInput | None = None, **search: Unpack[SearchOptions]
     ) -> list[Attended]:
         """Return the attention maps of each sentence pair.
 
@@ -228,7 +228,7 @@ class Translator:
         return list(self.stream_attend(sources, targets, **search))
 
     def stream_attend(
-        self, sources: Sentences, targets: Sentences | None = None, **search: Unpack[SearchOptions]
+        self, sources: TextInput, targets: TextInput | None = None, **search: Unpack[SearchOptions]
     ) -> Iterator[Attended]:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
         sources = as_list(sources)
@@ -241,8 +241,8 @@ class Translator:
 
     def align(
         self,
-        sources: Sentences,
-        targets: Sentences,
+        sources: TextInput,
+        targets: TextInput,
         *,
         layer: int | None = None,
         head: int | None = None,
@@ -274,7 +274,7 @@ class Translator:
             for pair in self.stream_attend(sources, targets)
         ]
 
-    def evaluate(self, sources: Sentences, references: Sentences, **search: Unpack[SearchOptions]) -> Scores:
+    def evaluate(self, sources: TextInput, references: TextInput, **search: Unpack[SearchOptions]) -> Scores:
         """Translate sentences and return BLEU and chrF of the translations, with sacreBLEU's signatures.
 
         Args:

@@ -24,7 +24,7 @@ from heed.symbols import BOS, EOS
 
 Place = tuple[AttentionKind, int | None, int | None]
 """An attention, its layer and its head, counted from 0; None: all."""
-Row = tuple[list[int], list[int], list[int], list[int]]
+TwinRow = tuple[list[int], list[int], list[int], list[int]]
 """The token ids of a source, of its twin's source, of the decoder's input, and of the own and the other word."""
 
 
@@ -106,7 +106,7 @@ def patch(translator: Translator, contrasts: Sequence[ContrastivePair]) -> Patch
 
 def _find_twins(
     translator: Translator, contrasts: Sequence[ContrastivePair]
-) -> tuple[list[ContrastivePair], list[Row]]:
+) -> tuple[list[ContrastivePair], list[TwinRow]]:
     """Return the sentences that can be patched, twins after each other, and the token ids of each."""
     encoders, limit = (translator.tokenizer.encode_src, *[translator.tokenizer.encode_tgt] * 2), translator.max_tokens
     texts = [[each.src for each in contrasts], [each.good for each in contrasts], [each.bad for each in contrasts]]
@@ -127,7 +127,7 @@ def _find_twins(
     return used, rows
 
 
-def _log_probs(model: Seq2Seq, rows: Sequence[Row], places: Sequence[Place]) -> Iterator[Floats]:
+def _log_probs(model: Seq2Seq, rows: Sequence[TwinRow], places: Sequence[Place]) -> Iterator[Floats]:
     """Yield log p "B 2" of the own and the other word: without a patch, after the twin's source, with each patch."""
     (src, mask), (twin, _), (tgt_in, tgt_mask), (words, _) = (pad(ids, model.device) for ids in zip(*rows, strict=True))
     last = tgt_mask.sum(1, keepdim=True)[..., None] - 1

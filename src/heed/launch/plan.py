@@ -30,7 +30,7 @@ from heed.training.trainer import check_machine, resolve_precision
 
 TYPICAL_PAIRS = 30_000
 """The number of pairs for which options that are ``auto`` are checked before the text is read."""
-WEIGHTS = ("best", "last", "ema", "average_best_k", "average_last_k")
+WEIGHT_CHOICES = ("best", "last", "ema", "average_best_k", "average_last_k")
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,8 @@ def read_corpus(options: Options, parts: Parts) -> tuple[Corpus, Tokenizer]:
 def _check_weights(options: Options, parts: Parts) -> None:
     """Raise a HeedError unless the trainer will keep the checkpoints that ``weights=`` needs."""
     weights, trainer = options["weights"], options["trainer"]
-    if weights not in WEIGHTS:
-        raise HeedError(f"weights={weights} is unknown: choose one of {', '.join(WEIGHTS)}.")
+    if weights not in WEIGHT_CHOICES:
+        raise HeedError(f"weights={weights} is unknown: choose one of {', '.join(WEIGHT_CHOICES)}.")
     ema = next((c.decay for c in parts["callbacks"].values() if isinstance(c, EMA)), None)
     if weights == "ema" and ema is None:
         raise HeedError("weights=ema needs a moving average: set callbacks.ema.decay, for example to 0.999.")

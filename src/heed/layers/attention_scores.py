@@ -25,7 +25,7 @@ SourceMask = Bool[Tensor, "B S"] | None
 Queries = Float[Tensor, "*B T Q"]
 Keys = Float[Tensor, "*B S A"]
 Values = Float[Tensor, "*B S V"]
-Scores = Float[Tensor, "*B T S"]
+AttentionScores = Float[Tensor, "*B T S"]
 Contexts = Float[Tensor, "*B T V"]
 
 SCORES: dict[str, type["ScoreFunction"]] = {}  # the score functions by their names in the options
@@ -80,7 +80,7 @@ class ScoreFunction(nn.Module, ABC):
         return states
 
     @abstractmethod
-    def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
+    def forward(self, query: Queries, keys: Keys, coverage: AttentionScores | None = None) -> AttentionScores:
         """Return the unnormalised score of every query with every key.
 
         Args:
@@ -99,7 +99,7 @@ class ScoreFunction(nn.Module, ABC):
         bias: Float[Tensor, "*#B T S"] | None,
         dropout: float,
         need_weights: bool,
-    ) -> tuple[Contexts, Scores | None]:
+    ) -> tuple[Contexts, AttentionScores | None]:
         """Return the context softmax(scores + bias)V and the attention weights, see :func:`heed.functional.attend`."""
         scores = self(query, keys)
         scores = scores if bias is None else scores + bias
@@ -112,12 +112,12 @@ class DotScore(ScoreFunction, name="dot"):
 
     scaled = False  # whether the score is divided by the square root of the width
 
-    def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
+    def forward(self, query: Queries, keys: Keys, coverage: AttentionScores | None = None) -> AttentionScores:
         return attention_scores(query, keys, None, scaled=self.scaled)
 
     def attend(
         self, query: Queries, keys: Keys, value: Values, mask: Mask, **options: Any
-    ) -> tuple[Contexts, Scores | None]:
+    ) -> tuple[Contexts, AttentionScores | None]:
         return kernels.attend(query, keys, value, mask, scaled=self.scaled, **options)
 
 
@@ -158,7 +158,7 @@ class AdditiveScore(ScoreFunction, name="additive"):
     def project(self, states: States, mask: SourceMask = None) -> Keys:
         return self.state(states)
 
-    def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
+    def forward(self, query: Queries, keys: Keys, coverage: AttentionScores | None = None) -> AttentionScores:
         hidden = self.query(query).unsqueeze(-2) + keys.unsqueeze(-3)
         if self.coverage is not None:
             assert coverage is not None
@@ -200,6 +200,6 @@ class LocationScore(ScoreFunction, name="location"):
             )
         return states
 
-    def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
+    def forward(self, query: Queries, keys: Keys, coverage: AttentionScores | None = None) -> AttentionScores:
         # A negative pad truncates. Zeros are added only at padding, which the mask excludes.
         return F.pad(self.weight(query), (0, keys.shape[1] - self.weight.out_features))

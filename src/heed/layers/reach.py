@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from heed import kernels
 
-Scores = Float[Tensor, "B T S"]
+RowScores = Float[Tensor, "B T S"]
 
 
 class Reach(nn.Module):
@@ -21,7 +21,9 @@ class Reach(nn.Module):
         super().__init__()
         self.window = window or 0
 
-    def forward(self, scores: Scores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int) -> Scores:
+    def forward(
+        self, scores: RowScores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int
+    ) -> RowScores:
         """Return the attention weights of decoder states at the target positions from ``start`` on.
 
         Rows sum to 1, or to 0 without a position to attend to. `PredictiveReach` also gives sums below 1.
@@ -36,7 +38,9 @@ class MonotonicReach(Reach):
     empty window and a context of zeros. Positions are counted from 0.
     """
 
-    def forward(self, scores: Scores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int) -> Scores:
+    def forward(
+        self, scores: RowScores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int
+    ) -> RowScores:
         T, S = scores.shape[1:]
         position = torch.arange(start, start + T, device=scores.device)
         return kernels.masked_softmax(scores, mask[:, None] & (_offsets(position[None], S).abs() <= self.window))
@@ -55,7 +59,9 @@ class PredictiveReach(Reach):
         self.W_p = nn.Linear(query_width, query_width, bias=False)
         self.v_p = nn.Linear(query_width, 1, bias=False)
 
-    def forward(self, scores: Scores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int) -> Scores:
+    def forward(
+        self, scores: RowScores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int
+    ) -> RowScores:
         offsets = _offsets(self.center(query, mask), scores.shape[2])
         weights = kernels.masked_softmax(scores, mask[:, None] & (offsets.abs() <= self.window))
         sigma = self.window / 2

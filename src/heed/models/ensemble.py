@@ -12,7 +12,7 @@ from heed import compat, kernels
 from heed.functional.linear import Prepare
 from heed.layers.edits import Edits, check_edits
 from heed.layers.stack import Stack
-from heed.models.inputs import Lengths, Source, SourceMask
+from heed.models.inputs import Lengths, SourceMask, SrcIds
 from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, Seq2Seq
 
 
@@ -54,7 +54,13 @@ class Ensemble(Seq2Seq):
         return Ensemble([member.fused(prepare) for member in self.members]) if compat.is_unmodified(self) else self
 
     def encode(
-        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
+        self,
+        src: SrcIds,
+        src_mask: SourceMask,
+        *,
+        src_lengths: Lengths = None,
+        maps: bool = False,
+        edits: Edits = None,
     ) -> EnsembleMemory:
         check_edits(edits, self.attention_heads)
         memories = tuple(member.encode(src, src_mask, src_lengths=src_lengths) for member in self.members)

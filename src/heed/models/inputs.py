@@ -1,8 +1,11 @@
 """The inputs of a model."""
 
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
-Source = Int[Tensor, "B S"]
-SourceMask = Bool[Tensor, "B S"] | None
+from heed.layers.attention_scores import SourceMask
+
+__all__ = ["Lengths", "SourceMask", "SrcIds"]
+
+SrcIds = Int[Tensor, "B S"]
 Lengths = Int[Tensor, " B"] | None

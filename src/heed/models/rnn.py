@@ -17,11 +17,11 @@ from heed.layers.embedding import embeddings
 from heed.layers.reach import REACHES
 from heed.layers.recurrence import RecurrentLayer
 from heed.layers.stack import Stack
-from heed.models.inputs import Lengths, Source, SourceMask
+from heed.models.inputs import Lengths, SourceMask, SrcIds
 from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import AttentionMaps, DecoderHidden, DecoderState, Memory, TrainableSeq2Seq
 
-States = Float[Tensor, "R T D"]
+Hidden = Float[Tensor, "R T D"]
 
 
 class Encoder(nn.Module):
@@ -195,7 +195,13 @@ class RNN(TrainableSeq2Seq):
         self.output_bias = nn.Parameter(torch.zeros(tgt_vocab))
 
     def encode(
-        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
+        self,
+        src: SrcIds,
+        src_mask: SourceMask,
+        *,
+        src_lengths: Lengths = None,
+        maps: bool = False,
+        edits: Edits = None,
     ) -> Memory:
         check_edits(edits, self.attention_heads)
         if src_mask is None:
@@ -238,7 +244,7 @@ class RNN(TrainableSeq2Seq):
 
     def _run_at_once(
         self, x: Float[Tensor, "R T I"], state: RNNState, edits: Edits
-    ) -> tuple[States, Float[Tensor, "R T S"] | None, RNNState]:
+    ) -> tuple[Hidden, Float[Tensor, "R T S"] | None, RNNState]:
         """Run the cells on all positions, then attend from all of them. No step depends on earlier attention."""
         h, first = self.decoder[0](x, state.layers[0], mask=state.masks.states[0])
         h, layers = self._run_upper_layers(h, first, state)
@@ -251,7 +257,7 @@ class RNN(TrainableSeq2Seq):
 
     def _run_steps(
         self, x: Float[Tensor, "R T I"], state: RNNState, edits: Edits
-    ) -> tuple[States, Float[Tensor, "R T S"], RNNState]:
+    ) -> tuple[Hidden, Float[Tensor, "R T S"], RNNState]:
         """Run the decoder position by position, where a step depends on the attention of the step before."""
         assert self.attention is not None
         hidden_gates, combine = self.decoder[0].hidden_gates(), kernels.repeated_linear(self.combine.weight)
@@ -276,7 +282,7 @@ class RNN(TrainableSeq2Seq):
             state = replace(state, layers=layers, input_feed=h.squeeze(1), coverage=coverage, length=state.length + 1)
         return torch.cat(attentional, 1), torch.cat(all_weights, 1), state
 
-    def _run_upper_layers(self, h: States, first: CellState, state: RNNState) -> tuple[States, tuple[CellState, ...]]:
+    def _run_upper_layers(self, h: Hidden, first: CellState, state: RNNState) -> tuple[Hidden, tuple[CellState, ...]]:
         """Run all layers but the first; return the output of the top layer and the states of all layers."""
         layers = [first]
         for number in range(1, self.config.layers):
@@ -286,7 +292,7 @@ class RNN(TrainableSeq2Seq):
             layers.append(after)
         return h, tuple(layers)
 
-    def _attentional(self, context: States, h: States, combine: LinearMap) -> States:
+    def _attentional(self, context: Hidden, h: Hidden, combine: LinearMap) -> Hidden:
         """Return h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, eq. 5)."""
         return torch.tanh(combine(torch.cat((context, h), 2)))
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from heed import kernels, options
 from heed.functional.linear import Prepare
 from heed.layers.edits import Edits, Heads
-from heed.models.inputs import Lengths, Source, SourceMask
+from heed.models.inputs import Lengths, SourceMask, SrcIds
 from heed.symbols import BOS, PAD
 
 ARGMAX_ROWS = 512  # rows whose logits exist at a time in `DecoderHidden.best_tokens`
@@ -160,7 +160,13 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def encode(
-        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
+        self,
+        src: SrcIds,
+        src_mask: SourceMask,
+        *,
+        src_lengths: Lengths = None,
+        maps: bool = False,
+        edits: Edits = None,
     ) -> Memory:
         """Encode source sentences.
 
@@ -201,7 +207,7 @@ class Seq2Seq(nn.Module, ABC):
         """
         return self
 
-    def forward(self, src: Source, src_mask: SourceMask, tgt_in: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+    def forward(self, src: SrcIds, src_mask: SourceMask, tgt_in: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """Encode and decode under teacher forcing."""
         return self.decode(tgt_in, self.encode(src, src_mask)).logits
 
@@ -259,7 +265,7 @@ class TrainableSeq2Seq(Seq2Seq):
         return torch.stack(mixed, 1)
 
     def decode_hidden(
-        self, src: Source, src_mask: SourceMask, tgt_in: Int[Tensor, "B T"], *, src_lengths: Lengths = None
+        self, src: SrcIds, src_mask: SourceMask, tgt_in: Int[Tensor, "B T"], *, src_lengths: Lengths = None
     ) -> DecoderHidden:
         """Encode (see `encode`), and decode under teacher forcing, without the output layer."""
         memory = self.encode(src, src_mask, src_lengths=src_lengths)

@@ -33,7 +33,7 @@ from heed.layers.residual import (
     SelfAttentionBlock,
 )
 from heed.layers.stack import Stack
-from heed.models.inputs import Lengths, Source, SourceMask
+from heed.models.inputs import Lengths, SourceMask, SrcIds
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderHidden,
@@ -155,7 +155,13 @@ class Transformer(TrainableSeq2Seq):
         }
 
     def encode(
-        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
+        self,
+        src: SrcIds,
+        src_mask: SourceMask,
+        *,
+        src_lengths: Lengths = None,
+        maps: bool = False,
+        edits: Edits = None,
     ) -> Memory:
         check_edits(edits, self.attention_heads)
         x = self.dropout(self.src_positions(self.src_embedding(src)))
@@ -229,7 +235,13 @@ class FusedTransformer(Seq2Seq):
         self.output = prepare((model.output.weight, None))
 
     def encode(
-        self, src: Source, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
+        self,
+        src: SrcIds,
+        src_mask: SourceMask,
+        *,
+        src_lengths: Lengths = None,
+        maps: bool = False,
+        edits: Edits = None,
     ) -> Memory:
         return self.model.encode(src, src_mask, src_lengths=src_lengths, maps=maps, edits=edits)
 

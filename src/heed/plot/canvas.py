@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]
 """Palette indices, "height width"."""
 
-FULL, FRAME, INK, SOFT_INK, WHITE = 198, 199, 200, 218, 255
-"""Palette indices: 0 to `FULL` are weights from light to dark blue, `FRAME` is the orange of outlines, `INK` to `WHITE`
+FULL, OUTLINE, INK, SOFT_INK, WHITE = 198, 199, 200, 218, 255
+"""Palette indices: 0 to `FULL` are weights from light to dark blue, `OUTLINE` is orange, `INK` to `WHITE`
 are greys from the colour of text to white, so that antialiased text needs no other colours."""
 POINTS = 72
 """Points per inch: a pixel of a canvas is a point in SVG and PDF files."""
@@ -135,7 +135,7 @@ class Canvas:
         draw = ImageDraw.Draw(image)
         for x, y, size in self._frames:
             box = [round(edge * scale) for edge in (x - 1, y - 1, x + size, y + size)]
-            draw.rectangle(box, outline=FRAME, width=2 * scale)
+            draw.rectangle(box, outline=OUTLINE, width=2 * scale)
         for left, middle, text, style, anchor, vertical in self._texts:
             opacity, width, (across, down) = style.paint(text, scale)
             across -= width * {"l": 0, "m": 0.5, "r": 1}[anchor]
@@ -167,7 +167,7 @@ class Canvas:
                 edges = x + size * np.arange(columns + 1), y + size * np.arange(rows + 1)
                 axes.pcolormesh(*edges, tiles, edgecolors="white", linewidth=1, **shades)
         for x, y, size in self._frames:
-            axes.add_patch(Rectangle((x, y), size, size, fill=False, linewidth=2, edgecolor=colours[FRAME]))
+            axes.add_patch(Rectangle((x, y), size, size, fill=False, linewidth=2, edgecolor=colours[OUTLINE]))
         for left, middle, text, style, anchor, vertical in self._texts:
             x, y = (left + X_HEIGHT * style.size, middle) if vertical else (left, middle + X_HEIGHT * style.size)
             placing: Any = {"ha": {"l": "left", "m": "center", "r": "right"}[anchor], "rotation": 90 if vertical else 0}

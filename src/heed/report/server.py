@@ -16,7 +16,7 @@ from heed.errors import HeedError
 from heed.report.pages import render_template
 from heed.report.run_page import REPORT_FILE, render_report
 from heed.runs.claim import FAILURE, find_state
-from heed.runs.config import CONFIG
+from heed.runs.config import RUN_CONFIG
 from heed.runs.table import read_runs
 
 HOSTS = ("localhost", "127.0.0.1")
@@ -95,7 +95,7 @@ def _list_page(folder: Path, tick: int) -> str:
     except HeedError:  # there are none yet
         rows = []
     for row in rows:
-        files = [folder / row["run"] / name for name in (CONFIG, FAILURE)]
+        files = [folder / row["run"] / name for name in (RUN_CONFIG, FAILURE)]
         started = datetime.fromtimestamp(max(file.stat().st_mtime for file in files if file.exists()))
         words = re.split(r" (?=[\w+~./@-]+=)", row["settings"])
         settings = [(name, value.strip("'\"")) for name, _, value in (word.partition("=") for word in words) if name]

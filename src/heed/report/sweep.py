@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+PAGE = "sweep.html"
+
 State = Literal["complete", "running", "waiting", "pruned", "failed"]
 Value = float | int | str | bool | None
 """A value of a searched option."""

@@ -12,7 +12,7 @@ import yaml
 from heed.errors import HeedError
 from heed.files import read_yaml, write_file, yaml_text
 
-CONFIG = "config.yaml"
+RUN_CONFIG = "config.yaml"
 CONFIG_LIMIT = 2**22
 """Maximum bytes of ``config.yaml``, which may name thousands of files."""
 HYDRA_FOLDER = ".hydra"
@@ -39,7 +39,7 @@ def role(name: str) -> Role:
 
 def read_config(run: Path) -> dict[str, Any]:
     """Return a run's options; raise a HeedError without a readable config.yaml."""
-    return read_yaml(run / CONFIG, limit=CONFIG_LIMIT)
+    return read_yaml(run / RUN_CONFIG, limit=CONFIG_LIMIT)
 
 
 def find_config(run: Path) -> dict[str, Any] | None:
@@ -54,7 +54,7 @@ def find_config(run: Path) -> dict[str, Any] | None:
 
 def write_config(run: Path, config: Mapping[str, Any]) -> None:
     """Write ``config.yaml``."""
-    write_file(run / CONFIG, yaml_text(dict(config)), durable=True)
+    write_file(run / RUN_CONFIG, yaml_text(dict(config)), durable=True)
 
 
 def read_overrides(run: Path) -> list[str]:

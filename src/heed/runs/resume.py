@@ -11,7 +11,7 @@ from heed.inference.model_folder import check_architecture
 from heed.run_format import check_run_format
 from heed.runs.checkpoints import CHECKPOINTS, FORMAT_KEY, latest_checkpoint
 from heed.runs.claim import creation_order
-from heed.runs.config import CONFIG, changed_options, find_config, read_config
+from heed.runs.config import RUN_CONFIG, changed_options, find_config, read_config
 from heed.runs.results import RESULTS
 
 
@@ -39,9 +39,10 @@ def check_available(folder: Path, *, resume: bool) -> None:
         raise HeedError(
             f"{folder} already holds a run: add resume=true to continue it, or name another folder with folder=DIR."
         )
-    if not resume and (folder / CONFIG).exists() and find_config(folder) is None:
+    if not resume and (folder / RUN_CONFIG).exists() and find_config(folder) is None:
         raise HeedError(
-            f"{folder / CONFIG} does not belong to a run and would be replaced: name another folder with folder=DIR."
+            f"{folder / RUN_CONFIG} does not belong to a run and would be replaced: name another folder with "
+            "folder=DIR."
         )
 
 
@@ -54,7 +55,7 @@ def starting_checkpoint(folder: Path, config: Mapping[str, Any]) -> Path | None:
     if config["resume"]:
         if changed := changed_options(read_config(folder), config):
             raise HeedError(
-                f"resume=true: {', '.join(changed)} must be as in {folder / CONFIG}. "
+                f"resume=true: {', '.join(changed)} must be as in {folder / RUN_CONFIG}. "
                 "Give the same options, or start a new run from its checkpoint with ckpt_path=."
             )
         checkpoint = latest_checkpoint(folder)

@@ -14,7 +14,7 @@ from heed.errors import HeedError
 from heed.run_format import RunFormatError
 from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.claim import FAILURE, find_state
-from heed.runs.config import CONFIG, GRID_FILE, HYDRA_FOLDER, read_overrides
+from heed.runs.config import GRID_FILE, HYDRA_FOLDER, RUN_CONFIG, read_overrides
 from heed.runs.records import read_csv
 from heed.runs.results import RESULTS, direction_of, read_results, read_split
 
@@ -211,7 +211,7 @@ def _shorten(settings: str) -> str:
 
 def _find_runs(folder: Path) -> Iterator[Path]:
     """Yield run folders. Folders inside a run, such as its model, are not searched."""
-    if any((folder / file).is_file() for file in (CONFIG, FAILURE)):
+    if any((folder / file).is_file() for file in (RUN_CONFIG, FAILURE)):
         yield folder
         return
     for path in sorted(folder.iterdir()):

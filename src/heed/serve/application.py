@@ -97,15 +97,17 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
         return schemas.NamedLanguage(code=code, name=language_name(code))
 
     @app.get("/languages", tags=["translate"])
-    def languages() -> list[schemas.Language]:
+    def languages() -> list[schemas.ServedLanguage]:
         """Return the languages and the directions."""
         codes = models.languages
-        return [schemas.Language(code=code, name=language_name(code), targets=models.targets(code)) for code in codes]
+        return [
+            schemas.ServedLanguage(code=code, name=language_name(code), targets=models.targets(code)) for code in codes
+        ]
 
     @app.get("/models", tags=["translate"])
     def model_descriptions() -> list[schemas.ModelDescription]:
         """Return the models. `/translate` accepts their names."""
-        directions: dict[str, list[dict[schemas.Side, str]]] = {name: [] for name in models.names}
+        directions: dict[str, list[dict[schemas.SideName, str]]] = {name: [] for name in models.names}
         for route in models.routes:
             directions[route.model].append({"source": route.source, "target": route.target})
         return [schemas.ModelDescription(name=name, directions=own) for name, own in directions.items()]

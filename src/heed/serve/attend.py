@@ -13,7 +13,7 @@ from heed.layers.edits import AttentionKind
 from heed.plot.attention_map import most_informative_head
 from heed.serve.errors import ApiError
 from heed.serve.models import Route
-from heed.serve.schemas import LanguageCode, ModelName, RequestBody, Side, Text
+from heed.serve.schemas import LanguageCode, ModelName, RequestBody, SideName, UnicodeText
 from heed.serve.service import Service
 
 MAX_PIECES = 200
@@ -39,7 +39,7 @@ class ForcedRow(BaseModel):
 class AttendRequest(RequestBody):
     """``POST /attend``."""
 
-    q: Annotated[Text, Field(min_length=1, description="One sentence.", examples=["The dog runs."])]
+    q: Annotated[UnicodeText, Field(min_length=1, description="One sentence.", examples=["The dog runs."])]
     source: LanguageCode
     target: LanguageCode
     model: ModelName = None
@@ -80,9 +80,9 @@ class AttendResponse(BaseModel):
 
     model: str
     family: Annotated[str, Field(description="`transformer` or `rnn`.")]
-    tokens: Annotated[dict[Side, list[str]], Field(description="Subwords of both sides, including the end symbol.")]
+    tokens: Annotated[dict[SideName, list[str]], Field(description="Subwords of both sides, including the end symbol.")]
     words: Annotated[
-        dict[Side, dict[str, list[int]]],
+        dict[SideName, dict[str, list[int]]],
         Field(description="The words that can be forced, such as `es#2`, the second `es`, and their subwords."),
     ]
     force: Annotated[Sequence[ForcedRow], Field(description="The forced rows of the request.")]

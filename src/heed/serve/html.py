@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from heed.serve.errors import ApiError
 
 # Not html.parser, because patch releases of Python change how it reads comments, declarations and scripts.
-MARKUP = re.compile(r"<[a-zA-Z/!?]")
+MARKUP_START = re.compile(r"<[a-zA-Z/!?]")
 COMMENT = re.compile(r"<!--(?:-?>|.*?--!?>)|<(?!!--)[^>]*>", re.DOTALL)
 """A comment or what browsers treat as one: a declaration, a processing instruction, ``</`` before another character."""
 TAG = re.compile(r"<(/?)([a-zA-Z][^ \t\n\f\r/>]*)")
@@ -21,7 +21,7 @@ ATTRIBUTE = re.compile(
 TAG_END = re.compile(r"[ \t\n\f\r/]*>")
 
 ELEMENTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-LIMITS: Mapping[str, Collection[str]] = {
+SCOPE_LIMITS: Mapping[str, Collection[str]] = {
     **dict.fromkeys([*ELEMENTS["special"], *ELEMENTS["formatting"]], ELEMENTS["limits"]["scope"]),
     **dict.fromkeys(ELEMENTS["table"], ELEMENTS["limits"]["table"]),
 }
@@ -46,7 +46,7 @@ def parse(text: str) -> list[str | TextNode]:
     pieces: list[str | TextNode] = []
     elements = _OpenElements()
     position = 0
-    while markup := MARKUP.search(text, position):
+    while markup := MARKUP_START.search(text, position):
         start, raw = markup.start(), None
         pieces.append(elements.text(text[position:start]))
         if tag := TAG.match(text, start):
@@ -55,7 +55,7 @@ def parse(text: str) -> list[str | TextNode]:
             if not tag[1]:
                 raw = elements.start(name, attributes, is_closed=text.endswith("/>", start, position))
             elif name not in ELEMENTS["unending"]:
-                elements.close([name], LIMITS.get(name, ELEMENTS["special"]))
+                elements.close([name], SCOPE_LIMITS.get(name, ELEMENTS["special"]))
         else:
             position = _found(COMMENT.match(text, start)).end()
         pieces.append(text[start:position])

@@ -15,16 +15,16 @@ def _check_unicode(text: str) -> str:
     return text
 
 
-Side = Literal["source", "target"]
-Text = Annotated[str, AfterValidator(_check_unicode)]
-LanguageCode = Annotated[Text, Field(min_length=1, examples=["en"])]
-ModelName = Annotated[Text | None, Field(description="A name of `/models`. Default: the first.")]
+SideName = Literal["source", "target"]
+UnicodeText = Annotated[str, AfterValidator(_check_unicode)]
+LanguageCode = Annotated[UnicodeText, Field(min_length=1, examples=["en"])]
+ModelName = Annotated[UnicodeText | None, Field(description="A name of `/models`. Default: the first.")]
 
 
 class RequestBody(BaseModel):
     """The fields of all requests. An empty optional field, as in a form, counts as missing."""
 
-    api_key: Annotated[Text | None, Field(description="The API key, if the server requires one.")] = None
+    api_key: Annotated[UnicodeText | None, Field(description="The API key, if the server requires one.")] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -50,7 +50,7 @@ class ErrorResponse(BaseModel):
 class TranslateRequest(RequestBody):
     """``POST /translate``."""
 
-    q: Annotated[Text | list[Text], Field(description="A text, or several.", examples=["The dog runs."])]
+    q: Annotated[UnicodeText | list[UnicodeText], Field(description="A text, or several.", examples=["The dog runs."])]
     source: Annotated[LanguageCode, Field(description="Language code, or `auto`.")]
     target: Annotated[LanguageCode, Field(description="Language code.")]
     format: Annotated[Literal["text", "html"] | None, BeforeValidator(lambda kind: kind and str(kind).lower())] = "text"
@@ -87,7 +87,7 @@ class TranslateResponse(CamelCase):
 class DetectRequest(RequestBody):
     """``POST /detect``."""
 
-    q: Annotated[Text, Field(min_length=1, examples=["The dog runs."])]
+    q: Annotated[UnicodeText, Field(min_length=1, examples=["The dog runs."])]
 
 
 class NamedLanguage(BaseModel):
@@ -97,7 +97,7 @@ class NamedLanguage(BaseModel):
     name: str
 
 
-class Language(NamedLanguage):
+class ServedLanguage(NamedLanguage):
     """A language of the server."""
 
     targets: Annotated[list[str], Field(description="Target languages.")]
@@ -107,7 +107,7 @@ class ModelDescription(BaseModel):
     """A model of the server."""
 
     name: str
-    directions: list[dict[Side, str]]
+    directions: list[dict[SideName, str]]
 
 
 class FrontendSettings(CamelCase):
@@ -121,4 +121,4 @@ class FrontendSettings(CamelCase):
     suggestions: bool = False
     files_translation: bool = False
     supported_files_format: list[str] = []
-    language: Annotated[dict[Side, NamedLanguage], Field(description="The initial selection of a web page.")]
+    language: Annotated[dict[SideName, NamedLanguage], Field(description="The initial selection of a web page.")]

@@ -17,7 +17,7 @@ from heed.errors import HeedError, failure_reason
 from heed.launch.compose import quote
 from heed.launch.processes import detect_launch
 from heed.progress import print_line
-from heed.report.sweep import TrialSummary, best_first
+from heed.report.sweep import PAGE, TrialSummary, best_first
 from heed.report.sweep_page import write_page
 from heed.report.sweep_text import format_objective, study_lines
 from heed.runs.checkpoints import latest_checkpoint
@@ -34,7 +34,6 @@ from heed.training.callbacks.stopping import Report
 MAX_FAILURES = 5
 """A worker stops after this many failed trials in a row, because their values are probably not the cause."""
 POLL_SECONDS = 5.0  # between two checks for trials of other workers
-PAGE = "sweep.html"
 TOP = 10  # trials that are printed at the end
 
 Train = Callable[..., None]

@@ -13,7 +13,7 @@ from heed.errors import HeedError
 from heed.launch import program
 from heed.progress import print_line
 
-POLL_SECONDS = 2.0
+WATCH_SECONDS = 2.0
 
 
 def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
@@ -32,7 +32,7 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
     workers = [_start(number, count, log) for number, log in enumerate(logs)]
     try:
         while any(worker.poll() is None for worker in workers):
-            time.sleep(POLL_SECONDS)
+            time.sleep(WATCH_SECONDS)
             watch()
     except BaseException as error:
         # On Windows, Ctrl-C has reached the workers, and terminate() would kill them before they save a checkpoint.

@@ -24,7 +24,7 @@ NAME_BYTES = 200
 """Maximum bytes of the name of a test set. File systems allow 255, and suffixes are added to it."""
 NOT_IN_NAMES = r'/\\:*?"<>|\0\ud800-\udfff'
 """Characters that the file systems of Linux or Windows, or UTF-8, do not allow in names, for a regular expression."""
-MARKUP = r"\.(?:sgml?|xml)"  # a second suffix after the language, for a regular expression
+MARKUP_SUFFIX = r"\.(?:sgml?|xml)"  # a second suffix after the language, for a regular expression
 NO_LANGUAGES = ("src", "tgt", "trg", "txt", "sgm", "xml")  # suffixes that look like language codes
 Field = str | AtLeast1  # the name of a field, or the number of a column from 1
 
@@ -243,7 +243,7 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
         return {"test": entries}
     named: dict[str, list[Entry]] = {}
     for entry in entries:
-        stem = re.sub(rf"\.\w+({MARKUP})?$", "", without_compression(Path(entry[0]).name))
+        stem = re.sub(rf"\.\w+({MARKUP_SUFFIX})?$", "", without_compression(Path(entry[0]).name))
         # results.json is UTF-8, but file names need not be. A set's name also becomes part of file names.
         stem = re.sub(rf"[{NOT_IN_NAMES}\[\]]", "_", stem).encode()[: NAME_BYTES // 2].decode(errors="ignore") or "test"
         name, number = stem, 2
@@ -258,7 +258,9 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
 
 def _languages_of_names(names: Iterable[str]) -> tuple[str | None, str | None]:
     """Return the suffixes of two names, None where a suffix is not a language code, or both are the same."""
-    found = [re.search(rf"\.([a-z]{{2,3}}([-_][A-Za-z]+)*)({MARKUP})?$", without_compression(name)) for name in names]
+    found = [
+        re.search(rf"\.([a-z]{{2,3}}([-_][A-Za-z]+)*)({MARKUP_SUFFIX})?$", without_compression(name)) for name in names
+    ]
     src, tgt = (code[1] if code and code[1] not in NO_LANGUAGES else None for code in found)
     return (src, tgt) if src != tgt else (None, None)
 

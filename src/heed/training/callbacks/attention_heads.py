@@ -29,7 +29,7 @@ from heed.runs.records import ATTENTION, HEADS, CSVRecords
 METRIC = "valid/aer"
 FIELDS = ("step", "attention", "layer", "head", "entropy", "aer")
 """Columns of ``attention/heads.csv``."""
-PAIRS_AT_ONCE = 20
+MEASURED_AT_ONCE = 20
 """Sentence pairs with attention maps in memory at a time: those of a large model take several MB each."""
 
 
@@ -105,8 +105,8 @@ class MeasureAttentionHeads(Callback):
         rows, counts = defaultdict(list), []
         text: Sentences = module.data.sets.texts[split]
         number = min(len(text), self.sentences) if trainer.is_global_zero and module.model.attention_heads else 0
-        for start in range(0, number, PAIRS_AT_ONCE):
-            some = slice(start, min(start + PAIRS_AT_ONCE, number))
+        for start in range(0, number, MEASURED_AT_ONCE):
+            some = slice(start, min(start + MEASURED_AT_ONCE, number))
             metas = repeat(None) if text.meta is None else text.meta[some]
             for pair, meta in zip(module.translator.attend(text.src[some], text.tgt[some]), metas, strict=False):
                 for maps in pair.map_sets:
