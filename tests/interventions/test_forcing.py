@@ -107,7 +107,7 @@ def test_one_layer_one_head_and_the_other_attentions(tokenizer: Tokenizer, tiny_
 
 def test_a_repeated_key_counts_once() -> None:
     weights = np.asarray(force_row("cross", [0], [2, 0, 2]).weights)
-    np.testing.assert_array_equal(weights, [[[[0.5, 0, 0.5]]]])
+    np.testing.assert_array_equal(weights, [[[[[0.5, 0, 0.5]]]]])  # "L H B Q K"
 
 
 @pytest.mark.parametrize(
