@@ -12,7 +12,16 @@ from heed.data.text.digests import Digests, are_in, mixed, text_digests
 from heed.data.text.source import Sentences
 from heed.options import AtLeast1, validated
 
-RULES = "empty", "placeholder", "too long", "length ratio", "low score", "leaked", "duplicate", "over max_train"
+RULES = (
+    "empty",
+    "placeholder",
+    "too long",
+    "length ratio",
+    "low score",
+    "leaked",
+    "duplicate",
+    "over max_train",
+)
 """All rules, in the order in which they are applied."""
 EXAMPLES_PER_RULE = 3  # dropped pairs that the report shows per rule
 RATIO_SLACK = 10
