@@ -54,13 +54,7 @@ class Ensemble(Seq2Seq):
         return Ensemble([member.fused(prepare) for member in self.members]) if compat.is_unmodified(self) else self
 
     def encode(
-        self,
-        src: SrcIds,
-        src_mask: SourceMask,
-        *,
-        src_lengths: Lengths = None,
-        maps: bool = False,
-        edits: Edits = None,
+        self, src: SrcIds, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> EnsembleMemory:
         check_edits(edits, self.attention_heads)
         memories = tuple(member.encode(src, src_mask, src_lengths=src_lengths) for member in self.members)

@@ -195,13 +195,7 @@ class RNN(TrainableSeq2Seq):
         self.output_bias = nn.Parameter(torch.zeros(tgt_vocab))
 
     def encode(
-        self,
-        src: SrcIds,
-        src_mask: SourceMask,
-        *,
-        src_lengths: Lengths = None,
-        maps: bool = False,
-        edits: Edits = None,
+        self, src: SrcIds, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> Memory:
         check_edits(edits, self.attention_heads)
         if src_mask is None:

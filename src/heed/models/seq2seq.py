@@ -160,13 +160,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def encode(
-        self,
-        src: SrcIds,
-        src_mask: SourceMask,
-        *,
-        src_lengths: Lengths = None,
-        maps: bool = False,
-        edits: Edits = None,
+        self, src: SrcIds, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> Memory:
         """Encode source sentences.
 

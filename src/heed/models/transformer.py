@@ -155,13 +155,7 @@ class Transformer(TrainableSeq2Seq):
         }
 
     def encode(
-        self,
-        src: SrcIds,
-        src_mask: SourceMask,
-        *,
-        src_lengths: Lengths = None,
-        maps: bool = False,
-        edits: Edits = None,
+        self, src: SrcIds, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> Memory:
         check_edits(edits, self.attention_heads)
         x = self.dropout(self.src_positions(self.src_embedding(src)))
@@ -235,13 +229,7 @@ class FusedTransformer(Seq2Seq):
         self.output = prepare((model.output.weight, None))
 
     def encode(
-        self,
-        src: SrcIds,
-        src_mask: SourceMask,
-        *,
-        src_lengths: Lengths = None,
-        maps: bool = False,
-        edits: Edits = None,
+        self, src: SrcIds, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
     ) -> Memory:
         return self.model.encode(src, src_mask, src_lengths=src_lengths, maps=maps, edits=edits)
 
