@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -136,13 +135,18 @@ def translate(life: Life) -> None:
     form = rng.choice([["--json"], ["--scores"], ["--n-best", "2"], [], ["--engine", "heed"]])
     form = [] if options.get("beam") == 1 and form[:1] == ["--n-best"] else form
     source = str(_stem(life).with_suffix(".src"))
-    outputs = [life.heed("translate", str(life.run()), "--input", source, *words, *form, *more).out
-               for more in ([], ["--batch-tokens", "50"])]  # fmt: skip
-    outputs = [re.sub(r" \|\|\| -[\d.]+$", "", output, flags=re.MULTILINE) for output in outputs]  # but for rounding
-    if not outputs[0] or (form != ["--json"] and form != ["--scores"] and outputs[0] != outputs[1]):
-        life.problems.append(
-            f"translate {words} {form}: {outputs[0][:200]!r} and with other batches {outputs[1][:200]!r}"
-        )
+    command = ["translate", str(life.run()), "--input", source, *words]
+    if not life.heed(*command, *form).out:
+        life.problems.append(f"translate {words} {form} printed nothing")
+    n_best = form if form[:1] == ["--n-best"] else []
+    outputs = [life.heed(*command, *n_best, "--json", *more).out for more in ([], ["--batch-tokens", "50"])]
+    found, again = ([each for line in output.splitlines() for each in json.loads(line)["translations"]]
+                    for output in outputs)  # fmt: skip
+    # Two hypotheses whose scores differ by rounding may change places.
+    far = [(one, other) for one, other in zip(found, again, strict=True)
+           if one["text"] != other["text"] and abs(one["score"] - other["score"]) > oracles.SCORE_TOLERANCE]  # fmt: skip
+    if far:
+        life.problems.append(f"translate {words} {n_best}: {len(far)} translations depend on the batch: {far[0]}")
 
 
 def score(life: Life) -> None:
