@@ -51,7 +51,7 @@ def mixed(tmp_path: Path) -> Path:
 def load(folder: Path, *options: str, train: str | None = None) -> Corpus:
     texts = ",".join(
         f"{name}: {{files: [[{folder}/{name}.en,{folder}/{name}.de]], weight: {weight}"
-        + (", from_step: 20, tag: '<crawl>'}" if name == "crawl" else "}")
+        + (", tag: '<crawl>'}" if name == "crawl" else "}")
         for name, weight in WEIGHTS.items()
     )
     corpus: Corpus = compose_data(
@@ -179,7 +179,6 @@ def test_a_temperature_makes_weights(mixed: Path) -> None:
             "give every text a weight, or none of them",
         ),
         ({"train": "{a: {files: [[{}/train.en,{}/train.de]], tag: crawl}}"}, "tag=crawl must be a word in angle"),
-        ({"train": "{a: {files: [[{}/train.en,{}/train.de]], from_step: 9}}"}, "no text starts at step 0"),
         ({"temperature": "3"}, "data.temperature decides the weights of a mixture: leave it out, or name the texts"),
         (
             {"train": "{a: {files: [[{}/train.en,{}/train.de]], weight: 1}}", "temperature": "3"},

@@ -16,8 +16,8 @@ import torch
 from heed.data.datamodule import TranslationData
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.steps.batch import Batch
-from heed.data.steps.evaluation import EvaluationSets
 from heed.data.steps.steps import Planner
+from heed.data.steps.stream import EvaluationSets
 from heed.data.text.corpus import Corpus, EvaluationSet, TrainingSet
 from heed.data.text.source import Sentences
 from heed.decoding import GreedySearch

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from heed.data.text.corpus import Text
-from heed.data.text.formats.text_files import read_text
+from heed.data.text.formats.sources import read_text
 from heed.data.text.source import Source
 from heed.errors import HeedError
 from heed.evaluation.diagnosis import describe, diagnose

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from heed.data.pairs.encoding import encode
+from heed.data.pairs.pairs import encode
 from heed.launch.compose import compose, flags_last
 from heed.launch.errors import explained
 from heed.launch.plan import check_options, read_corpus

@@ -19,17 +19,15 @@ import pytest
 
 from heed import cache
 from heed.cache import build_once
-from heed.data.pairs import encoding
-from heed.data.pairs.encoding import encode
-from heed.data.pairs.pairs import StoredPairs, TrainingPairs
+from heed.data.pairs import pairs as pairs_module
+from heed.data.pairs.pairs import StoredPairs, TrainingPairs, encode
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.text import clean_pairs
 from heed.data.text import corpus as module
 from heed.data.text.clean_pairs import Preparation, write_clean_pairs
 from heed.data.text.cleaning import Cleaning, Rules
 from heed.data.text.corpus import Text
-from heed.data.text.formats.fields import FileSource
-from heed.data.text.formats.text_files import read_text
+from heed.data.text.formats.sources import FileSource, read_text
 from heed.data.text.source import Sentences
 from heed.directions import Direction
 from heed.errors import HeedError
@@ -73,7 +71,7 @@ def test_the_sizes_of_blocks_and_shards_change_no_pair(
     rules = NO_RULES | {"drop_duplicates": not keep}
     whole = training_text(text, tmp_path / "whole", rules=rules, at_most=at_most)
     monkeypatch.setattr("heed.data.text.source.BLOCK", 30)
-    monkeypatch.setattr(encoding, "SHARD", shard)
+    monkeypatch.setattr(pairs_module, "SHARD", shard)
     parts = training_text(text, tmp_path / "parts", rules=rules, at_most=at_most)
     assert len(whole.clean) == len(parts.clean) == (at_most or (560 if keep else 500))
     assert whole.clean.digest == parts.clean.digest
@@ -108,18 +106,18 @@ import sys
 from pathlib import Path
 from heed.data.text.cleaning import Cleaning, Rules
 from heed.directions import Direction
-from heed.data.text.formats import text_files
-from heed.data.text.formats.fields import FileSource
-from heed.data.text.formats.text_files import read_text
+from heed.data.text.formats import sources
+from heed.data.text.formats.sources import FileSource
+from heed.data.text.formats.sources import read_text
 from heed.data.text import clean_pairs
 from heed.data.text.corpus import Text
-from heed.data.pairs.encoding import encode
+from heed.data.pairs.pairs import encode
 from heed.data.pairs.tokenizer import Tokenizer
 from tests.data.texts import NO_RULES
 
 if __name__ == "__main__":
     folder, cache, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    text_files.BLOCK, clean_pairs.SMALL = 300, 0
+    sources.BLOCK, clean_pairs.SMALL = 300, 0
     text = Text([FileSource((folder / "t.en", folder / "t.de"), read_text)], Direction("en", "de")).cleaned(
         Rules(Cleaning(**(NO_RULES | {"drop_empty": True, "drop_duplicates": True})), None, [], False, None),
         preparation=clean_pairs.Preparation(num_proc=processes, wait_minutes=5),
@@ -363,6 +361,6 @@ def test_the_report_is_the_same_for_blocks_of_any_size(tmp_path: Path, monkeypat
     (manifest,) = (tmp_path / "whole").glob("text/*/text.json")
     sizes = [(tmp_path / f"t.{language}").stat().st_size for language in ("en", "de")]
     assert json.loads(manifest.read_text())["inputs"] == {f"{tmp_path}/t.en and {tmp_path}/t.de": sum(sizes)}
-    monkeypatch.setattr("heed.data.text.formats.text_files.BLOCK", 7)
+    monkeypatch.setattr("heed.data.text.formats.sources.BLOCK", 7)
     monkeypatch.setattr(clean_pairs, "SMALL", 0)
     assert text_of_files(tmp_path, "parts", rules).clean.report == whole

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heed.compat import dataset_digest
-from heed.data.text.corpus import Corpus, EvaluationSet, Text
-from heed.data.text.corpus_options import CorpusOptions
-from heed.data.text.formats.fields import FileSource, one_line
-from heed.data.text.formats.text_files import read_text
+from heed.data.text.corpus import Corpus, CorpusOptions, EvaluationSet, Text
+from heed.data.text.formats.sources import FileSource, one_line, read_text
 from heed.data.text.source import BLOCK, Advance, Sentences, Source
 from heed.directions import Direction
 from heed.errors import HeedError

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
-from heed.data.text.formats.detect import ROWS, arrays_of_objects
-from heed.data.text.formats.fields import FileSource
-from heed.data.text.formats.files import read_bytes, read_lines
+from heed.data.text.formats.files import ROWS, arrays_of_objects, read_bytes, read_lines
+from heed.data.text.formats.sources import FileSource
 from heed.data.text.source import BLOCK, Advance, Sentences
 from heed.errors import HeedError, first_line
 from heed.languages import find_language, named_language
