@@ -15,8 +15,8 @@ from heed.data.datamodule import TranslationData
 from heed.data.pairs.tokenizer_training import TokenizerTrainer
 from heed.data.steps.steps import Planner
 from heed.data.text.corpus import Corpus
-from heed.directions import Direction
 from heed.errors import HeedError
+from heed.languages import Direction
 from heed.runs.results import mean_scores, scores_of_tests
 from tests.data.texts import TOKENIZER, compose_data, write_lines
 

@@ -21,8 +21,8 @@ from heed.data.text.cleaning import Cleaning, Rules
 from heed.data.text.corpus import Corpus, Text, TrainingSet
 from heed.data.text.hub_corpus import HubCorpus
 from heed.data.text.source import Sentences, source_digests
-from heed.directions import Direction
 from heed.errors import HeedError
+from heed.languages import Direction
 from heed.launch.compose import compose_with_hydra
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,9 @@ import yaml
 from omegaconf import OmegaConf
 
 from heed.errors import HeedError
-from heed.launch import folder as launch_folder
+from heed.launch import processes
 from heed.launch.compose import Command
-from heed.launch.folder import claim_folder, report_on_failure
+from heed.launch.processes import claim_folder, report_on_failure
 from heed.run_format import RunFormatError
 from heed.runs.claim import LOCK, locked
 from heed.training.nonfinite import DivergedError
@@ -122,7 +122,7 @@ def test_the_folder_is_removed_where_a_held_lock_cannot_be(
             (folder / LOCK).unlink()  # filelock does this on Windows
 
     like_windows.refuse_open_files(monkeypatch.setattr)
-    monkeypatch.setattr(launch_folder, "locked", locked_on_windows)
+    monkeypatch.setattr(processes, "locked", locked_on_windows)
     cfg = compose(folder=tmp_path / "run")
     with pytest.raises(RuntimeError), claim_folder(cfg):
         raise RuntimeError

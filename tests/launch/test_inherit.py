@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from heed import launch
-from heed.directions import Direction
 from heed.errors import HeedError
+from heed.languages import Direction
 from heed.launch.compose import compose
-from heed.launch.inherit import compare_directions
+from heed.launch.derive import compare_directions
 
 Command = Callable[..., tuple[int, str]]
 

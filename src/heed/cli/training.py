@@ -32,7 +32,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def prepare(args: argparse.Namespace) -> None:
-    from heed.launch.prepare import prepare
+    from heed.launch.check import prepare
 
     write_lines([prepare([*args.overrides, *_config_dir(args)])])
 

@@ -7,19 +7,27 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heed.compat import print_any_character
 from heed.errors import HeedError
 from heed.files import CONF
-from heed.launch import program
 
 if TYPE_CHECKING:
     from heed.launch.compose import Command
     from heed.runs.trained import TrainedRun
+
+
+HEED_TRAIN = "heed train"
+DRY_RUN = "--dry-run"
+
+HELP = Path(__file__).with_name("help.txt").read_text(encoding="utf-8").rstrip()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,9 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     print_any_character()
     if arguments is not None:
-        program.become_heed_train(arguments)
+        become_heed_train(arguments)
     if {"-h", "--help"} & set(sys.argv[1:]):
-        print(program.help_text())
+        print(help_text())
         return
     gc.set_threshold(10_000)  # importing torch and Lightning creates many objects and no garbage
     from heed.launch.compose import compose, expand_resume, flags_last
@@ -44,13 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.path.append(str(Path.cwd()))  # for classes of the user: +callbacks.mine._target_=my_module.MyCallback
     words = sys.argv[1:]
     try:
-        is_dry = program.DRY_RUN in words
-        words = flags_last([word for word in words if word != program.DRY_RUN])
+        is_dry = DRY_RUN in words
+        words = flags_last([word for word in words if word != DRY_RUN])
         words = flags_last(expand_resume(words))
         sys.argv[1:] = words
         flags = [word for word in words if word.startswith("-")]
         if is_dry and flags:
-            raise HeedError(f"{program.DRY_RUN} describes one run: leave out {flags[0]}.")
+            raise HeedError(f"{DRY_RUN} describes one run: leave out {flags[0]}.")
         if flags:
             run_hydra()
         elif is_dry:
@@ -65,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if error is raised:
                 raise  # with the exception that was handled before, such as the one that made Lightning clean up
             raise error from error.__cause__
-        print(f"{program.name()}: {message}", file=sys.stderr)
+        print(f"{program_name()}: {message}", file=sys.stderr)
         sys.exit(2)
     finally:
         if "heed.launch.processes" in sys.modules:  # a run has started
@@ -83,9 +91,9 @@ def run_hydra() -> None:
 
 def describe(command: "Command") -> str:
     """Return what a run would train (``--dry-run``)."""
+    from heed.launch.finish import describe_run
     from heed.launch.plan import settle
     from heed.launch.run import build
-    from heed.launch.summary import describe_run
 
     options = {**command.options, "logger": {}, "resume": False}
     plan = settle(replace(command, options=options))
@@ -97,9 +105,114 @@ def train(
 ) -> "TrainedRun | None":
     """Claim a run folder, settle the plan of a command, and train it there; see `heed.launch.run.train`."""
     # Imported after the options are composed, so that a wrong one is reported before torch is imported.
-    from heed.launch.folder import claim_folder
     from heed.launch.plan import settle
+    from heed.launch.processes import claim_folder
     from heed.launch.run import train as train_plan
 
     with claim_folder(command) as folder:
         return train_plan(settle(command, folder), folder, report=report, **options)
+
+
+# ---- from Python and notebooks
+
+
+def train_interactively(*overrides: str, **options: Any) -> "TrainedRun":
+    """Train a model as ``heed train`` does, and return the finished run.
+
+    The first Ctrl-C, or "Interrupt" in a notebook, saves a checkpoint; ``heed.train(resume=RUN)`` continues the run. A
+    second one ends the whole process.
+
+    Args:
+        overrides: as on the command line: ``"model=rnn"``, ``"trainer.max_steps=100"``.
+        options: the same as arguments: ``model="rnn"``, ``**{"data.train": [["a.en", "a.de"]]}``.
+
+    Raises:
+        HeedError: if the command would end with a message for the user.
+        KeyboardInterrupt: if the run was interrupted.
+    """
+    from heed.launch.compose import compose, expand_resume
+    from heed.launch.errors import explained
+    from heed.launch.processes import leave_process_group
+    from heed.training.callbacks.signals import Interrupted
+
+    try:
+        with _as_command(overrides, options) as words, explained(words):
+            run = train(compose(expand_resume(words)))
+            assert run is not None  # only a search ends a run early
+            return run
+    except Interrupted as interrupted:
+        raise KeyboardInterrupt from interrupted
+    finally:
+        leave_process_group()
+
+
+def check_corpus(
+    *overrides: str, lines: str | Path | None = None, write: str | Path | None = None, **options: Any
+) -> list[str]:
+    """Return what ``heed check`` prints about a corpus: sizes, and one line for each fault (`heed.check`).
+
+    Args:
+        overrides, options: as for `heed.train`: ``data="files"``, ``**{"data.train": [["a.en", "a.de"]]}``.
+        lines: file for a table of all faulty lines, and of those that cleaning drops.
+        write: folder for the pairs that cleaning keeps.
+
+    Raises:
+        HeedError: if an option is wrong, the data cannot be read, or ``lines`` or ``write`` exists.
+    """
+    from heed.launch.check import check
+
+    with _as_command(overrides, options) as words:
+        table, folder = (None if path is None else Path(path) for path in (lines, write))
+        return list(check(words, lines=table, write=folder))
+
+
+@contextmanager
+def _as_command(overrides: Sequence[str], options: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Let this process be ``heed train`` inside the block, for messages and Lightning's processes; yield its words."""
+    from heed.launch.compose import flags_last, quote
+    from heed.training.callbacks.signals import SIGNALS
+
+    words = flags_last([*overrides, *(f"{name}={quote(value)}" for name, value in options.items())])
+    main, argv = sys.modules["__main__"], sys.argv
+    spec, handlers = getattr(main, "__spec__", None), {number: signal.getsignal(number) for number in SIGNALS}
+    become_heed_train(words)
+    try:
+        yield words
+    finally:
+        sys.argv, main.__spec__ = argv, spec
+        if threading.current_thread() is threading.main_thread():  # Lightning leaves those of a run
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+# ---- the program: `python train.py` or `heed train`
+
+
+def become_heed_train(arguments: Sequence[str]) -> None:
+    """Make this process ``heed train`` with these arguments for Hydra, Lightning and messages."""
+    sys.argv = [HEED_TRAIN, *arguments]
+    # Lightning starts the other processes of a run as `python -m` with the name of this module.
+    sys.modules["__main__"].__spec__ = find_spec("heed.launch.__main__")
+
+
+def program_words() -> list[str]:
+    """Return the words that start this program."""
+    return HEED_TRAIN.split() if sys.argv[0] == HEED_TRAIN else [Path(sys.executable).name, sys.argv[0]]
+
+
+def program_name() -> str:
+    """Return the name of this program in front of messages."""
+    return Path(sys.argv[0]).name
+
+
+def help_text() -> str:
+    """Return the answer to ``--help``."""
+    groups: dict[str, list[str]] = {}
+    for path in sorted(CONF.rglob("*.yaml")):
+        group = path.parent.relative_to(CONF).as_posix()
+        if not group.startswith((".", "data_", "hydra")):
+            groups.setdefault(group, []).append(path.stem)
+    width = max(map(len, groups)) + 2
+    lines = [f"  {group:<{width}}{' | '.join(choices)}" for group, choices in groups.items()]
+    program = HEED_TRAIN if sys.argv[0] == HEED_TRAIN else f"python {program_name()}"
+    return HELP.format(command=program, groups="\n".join(lines), conf=CONF)

@@ -1,4 +1,4 @@
-"""``heed check``: the faults of a corpus with their lines, and what a training would do with it."""
+"""``heed check`` and ``heed prepare``: the faults of a corpus with their lines; its text, prepared for a run."""
 
 import sys
 from collections import defaultdict
@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
+from heed.data.pairs.pairs import encode
 from heed.data.text.corpus import Text
 from heed.data.text.formats.sources import read_text
 from heed.data.text.source import Source
@@ -14,12 +15,12 @@ from heed.errors import HeedError
 from heed.evaluation.diagnosis import describe, diagnose
 from heed.evaluation.parallel_text import ENOUGH, Fault, Sides, find_faults
 from heed.files import is_device, replacing, write_file
+from heed.launch import HEED_TRAIN
 from heed.launch.compose import compose, flags_last
 from heed.launch.errors import explained
-from heed.launch.plan import settle
-from heed.launch.program import HEED_TRAIN
+from heed.launch.finish import run_facts
+from heed.launch.plan import check_options, read_corpus, settle
 from heed.launch.run import build
-from heed.launch.summary import run_facts
 from heed.progress import progress_bar
 from heed.training.callbacks.diagnosis import known_facts, sample_text
 
@@ -136,3 +137,27 @@ def _write_kept(folder: Path, texts: Sequence[Text]) -> Iterator[str]:
                     src_file.write("".join(f"{line}\n" for line in block.src).encode())
                     tgt_file.write("".join(f"{line}\n" for line in block.tgt).encode())
             yield f"{folder / src} and {folder / tgt} have the {len(text.clean):,} pairs that cleaning keeps."
+
+
+def prepare(words: Sequence[str]) -> str:
+    """Prepare the text of ``heed train WORDS``, and return a report.
+
+    Raises:
+        HeedError: if an option is wrong or the data cannot be read.
+    """
+    sys.argv = [HEED_TRAIN, *words]  # messages name the program whose options these are
+    with explained(words):
+        words = flags_last(words)
+        options, parts = check_options(compose(words).options)
+    corpus, tokenizer = read_corpus(options, parts)
+    lines = []
+    for text in corpus.train.texts:
+        pairs = encode(text, tokenizer)
+        src, tgt = pairs.chunk_tokens.sum(axis=0).tolist()
+        lines += [
+            f"Prepared: {text.name}{': ' if text.name else ''}{len(pairs):,} pairs with {src:,} source and "
+            f"{tgt:,} target tokens",
+            f"Folder:   {pairs.folder}",
+            f"Digest:   {pairs.digest}",
+        ]
+    return "\n".join([*lines, f"Text:     {corpus.digest}"])

@@ -12,7 +12,7 @@ import yaml
 from heed.compat import hydra_flags
 from heed.errors import HeedError, first_line
 from heed.files import CONF, NO_ROOM
-from heed.launch import program
+from heed.launch import program_words
 from heed.launch.compose import (
     COMPOSITION_ERRORS,
     HydraException,
@@ -154,5 +154,5 @@ def _unknown_option(name: str, overrides: Sequence[str]) -> str:
         return f"{name} is an option of {group}={' or '.join(owners)}{other}: leave it out, or choose another."
     if name in known:
         return f"{name} is not an option under these choices, such as those of model: leave it out, or choose others."
-    show = shlex.join([*program.command(), "--cfg", "job"])
+    show = shlex.join([*program_words(), "--cfg", "job"])
     return f"{name} is unknown{suggest(name, known)}: `{show}` shows every option."

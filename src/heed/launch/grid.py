@@ -19,9 +19,17 @@ from heed import launch
 from heed.compat import hydra_job_error, hydra_jobs
 from heed.errors import HeedError, failure_reason
 from heed.files import read_yaml
-from heed.launch.compose import COMPOSITION_ERRORS, Command, Config, compose, option_name, quote, to_command
+from heed.launch.compose import (
+    COMPOSITION_ERRORS,
+    Command,
+    Config,
+    compose,
+    option_name,
+    quote,
+    to_command,
+    write_record,
+)
 from heed.launch.errors import JobFailedError
-from heed.launch.folder import write_record
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.options import with_options
 from heed.progress import print_line

@@ -17,12 +17,11 @@ from heed.evaluation.metrics import METRICS, find_metrics, find_unusable
 from heed.evaluation.scores import Metric
 from heed.files import require_room, write_file, writing
 from heed.inference import model_folder
-from heed.launch.finish import chosen_weights, write_run
-from heed.launch.folder import write_record
-from heed.launch.inherit import compare_directions
+from heed.launch.compose import write_record
+from heed.launch.derive import compare_directions
+from heed.launch.finish import chosen_weights, machine_facts, results_summary, run_facts, write_run
 from heed.launch.parts import build_model_on, build_part
 from heed.launch.plan import RunPlan
-from heed.launch.summary import machine_facts, results_summary, run_facts
 from heed.options import raise_problems
 from heed.progress import is_first_process, print_line
 from heed.report.run_page import write_report

@@ -9,7 +9,7 @@ from heed.data.order.order import FRAME, MixtureOrder
 from heed.data.pairs.pairs import Pairs, TrainingPairs, id_lists
 from heed.data.steps.steps import Planner
 from heed.data.text.corpus import Text
-from heed.directions import Direction
+from heed.languages import Direction
 from tests.data.texts import stored_pairs
 
 

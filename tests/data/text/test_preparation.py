@@ -29,8 +29,8 @@ from heed.data.text.cleaning import Cleaning, Rules
 from heed.data.text.corpus import Text
 from heed.data.text.formats.sources import FileSource, read_text
 from heed.data.text.source import Sentences
-from heed.directions import Direction
 from heed.errors import HeedError
+from heed.languages import Direction
 from tests import forkserver
 from tests.damage import flip_bit, make_folder, truncate
 from tests.data.texts import NO_RULES, ROOT, numbered_dogs, sentence_pairs, train_tokenizer, training_text
@@ -105,7 +105,7 @@ PREPARE = """
 import sys
 from pathlib import Path
 from heed.data.text.cleaning import Cleaning, Rules
-from heed.directions import Direction
+from heed.languages import Direction
 from heed.data.text.formats import sources
 from heed.data.text.formats.sources import FileSource
 from heed.data.text.formats.sources import read_text

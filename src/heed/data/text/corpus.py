@@ -16,9 +16,8 @@ from heed.data.text.cleaning import Cleaning, Rules
 from heed.data.text.noise import Noise
 from heed.data.text.source import Sentences, Source, WordCounts, source_digests, text_digest
 from heed.data.text.workers import Workers
-from heed.directions import Direction
 from heed.errors import HeedError
-from heed.languages import Language, is_same_language
+from heed.languages import Direction, Language, is_same_language
 from heed.options import AtLeast1, from_plain
 
 Result = TypeVar("Result")

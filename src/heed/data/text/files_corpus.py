@@ -14,9 +14,8 @@ from heed.data.text.formats.entries import Entry, FileEntry, find_sources, parse
 from heed.data.text.formats.files import without_compression
 from heed.data.text.formats.sources import Fields
 from heed.data.text.source import Sentences
-from heed.directions import Direction
 from heed.errors import HeedError
-from heed.languages import find_language
+from heed.languages import Direction, find_language
 from heed.options import AtLeast1, Positive, from_plain, validated
 
 NAME_BYTES = 200
