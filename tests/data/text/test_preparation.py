@@ -298,13 +298,6 @@ def test_blocks_that_were_cleaned_before_the_disk_was_full_are_kept(
     }.items()
 
 
-def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
-    with pytest.raises(HeedError, match="not a UTF-8 path: set cache_dir=DIR"):
-        training_text(PAIRS, odd)
-    assert not odd.exists()
-
-
 def text_of_files(folder: Path, cache: str = "cache", rules: dict[str, Any] = NO_RULES) -> Text:
     return Text([FileSource((folder / "t.en", folder / "t.de"), read_text)], Direction("en", "de")).cleaned(
         Rules(Cleaning(**rules), None, [], False, None),
