@@ -54,23 +54,19 @@ def test_a_run_with_checkpoints_can_be_resumed(
     assert "To resume" in capsys.readouterr().err
 
 
-def test_the_folder_of_a_run_without_metrics_is_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("file", "kept"),
+    [(None, []), ("notes.txt", ["notes.txt"]), ("metrics.csv", [".lock", "config.yaml", "metrics.csv"])],
+)
+def test_the_folder_of_a_run_that_wrote_nothing_is_removed(
+    file: str | None, kept: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if file is not None:
+        (folder / file).touch()
     report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
-    assert not folder.exists()
-    assert capsys.readouterr().err == ""
-
-
-def test_other_files_are_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "notes.txt").touch()
-    report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
-    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
-    assert capsys.readouterr().err == f"{folder} holds no checkpoint to resume from.\n"
-
-
-def test_metrics_are_kept_with_the_config(folder: Path) -> None:
-    (folder / "metrics.csv").touch()
-    report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
-    assert (folder / "config.yaml").exists()
+    assert sorted(path.name for path in folder.glob("*")) == kept
+    assert folder.exists() == bool(kept)
+    assert capsys.readouterr().err == (f"{folder} holds no checkpoint to resume from.\n" if kept else "")
 
 
 @pytest.mark.parametrize("given", [True, False])
