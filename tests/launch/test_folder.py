@@ -56,7 +56,7 @@ def test_a_run_with_checkpoints_can_be_resumed(
 
 @pytest.mark.parametrize(
     ("file", "kept"),
-    [(None, []), ("notes.txt", ["notes.txt"]), ("metrics.csv", [".lock", "config.yaml", "metrics.csv"])],
+    [(None, []), ("notes.txt", ["notes.txt"]), ("metrics.csv", [".lock", "config.yaml", "metrics.csv", "wandb"])],
 )
 def test_the_folder_of_a_run_that_wrote_nothing_is_removed(
     file: str | None, kept: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
