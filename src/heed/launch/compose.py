@@ -112,6 +112,22 @@ class Command:
         given = {option_name(word) for word in self.words}
         return [name for name in self.record.hydra.sweeper.get("params") or () if name not in given]
 
+    def write_record(self, folder: Path) -> None:
+        """Write ``.hydra/{config,hydra,overrides}.yaml`` in the first process.
+
+        Hydra itself would do so before heed has claimed the folder.
+        """
+        if not is_first_process():
+            return
+        cfg = self.record
+        with read_write(cfg.hydra):
+            cfg.hydra.run.dir = cfg.hydra.runtime.output_dir = str(folder)
+        composed = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+        nodes: dict[str, Any] = {"config": composed, "hydra": {"hydra": cfg.hydra}, "overrides": list(self.words)}
+        (folder / HYDRA_FOLDER).mkdir(exist_ok=True)
+        for name, node in nodes.items():
+            write_file(folder / HYDRA_FOLDER / f"{name}.yaml", OmegaConf.to_yaml(OmegaConf.create(node)))
+
 
 # ---- composing
 
@@ -157,23 +173,6 @@ def compose_with_hydra(words: Sequence[str]) -> Config:
             return hydra.compose("train", list(words), return_hydra_config=True)
     finally:
         GlobalHydra.instance().hydra = running
-
-
-def write_record(folder: Path, command: Command) -> None:
-    """Write ``.hydra/{config,hydra,overrides}.yaml`` in the first process.
-
-    Hydra itself would do so before heed has claimed the folder.
-    """
-    if not is_first_process():
-        return
-    cfg = command.record
-    with read_write(cfg.hydra):
-        cfg.hydra.run.dir = cfg.hydra.runtime.output_dir = str(folder)
-    composed = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
-    nodes: dict[str, Any] = {"config": composed, "hydra": {"hydra": cfg.hydra}, "overrides": list(command.words)}
-    (folder / HYDRA_FOLDER).mkdir(exist_ok=True)
-    for name, node in nodes.items():
-        write_file(folder / HYDRA_FOLDER / f"{name}.yaml", OmegaConf.to_yaml(OmegaConf.create(node)))
 
 
 # ---- words

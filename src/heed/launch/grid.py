@@ -19,16 +19,7 @@ from heed import launch
 from heed.compat import hydra_job_error, hydra_jobs
 from heed.errors import HeedError, failure_reason
 from heed.files import read_yaml
-from heed.launch.compose import (
-    COMPOSITION_ERRORS,
-    Command,
-    Config,
-    compose,
-    option_name,
-    quote,
-    to_command,
-    write_record,
-)
+from heed.launch.compose import COMPOSITION_ERRORS, Command, Config, compose, option_name, quote, to_command
 from heed.launch.errors import JobFailedError
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.options import with_options
@@ -190,5 +181,5 @@ def _record_failure(config: Config, error: BaseException) -> None:
     print(f"This job failed: {reason}", file=sys.stderr, flush=True)
     folder = Path(config.hydra.runtime.output_dir)
     folder.mkdir(exist_ok=True)
-    write_record(folder, to_command(config))
+    to_command(config).write_record(folder)
     write_failure(folder, reason, error)
