@@ -1,7 +1,6 @@
 """Errors of the user end with exit status 2 and a message that says what is wrong, where, and what to do."""
 
 import re
-import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from heed.launch.compose import compose
 from heed.launch.plan import check_options, settle
 from heed.launch.run import build
 from heed.runs.checkpoints import Selection
+from tests.damage import largest_file
 from tests.finished import FinishedRun
 
 Command = Callable[..., tuple[int, str]]
@@ -297,17 +297,6 @@ def test_model_folders_that_are_damaged_or_foreign(
         (Path("copy") / name).unlink()
         with pytest.raises(HeedError, match=part):
             model_folder.load("copy")
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Limit the size of files that this process writes to ``size`` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @contextmanager

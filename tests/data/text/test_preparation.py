@@ -3,14 +3,12 @@
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from heed.languages import Direction
 from tests import forkserver
-from tests.damage import flip_bit, make_folder, truncate
+from tests.damage import flip_bit, largest_file, make_folder, truncate
 from tests.data.texts import NO_RULES, ROOT, numbered_dogs, sentence_pairs, train_tokenizer, training_text
 
 PAIRS = numbered_dogs(500)
@@ -257,17 +255,6 @@ def test_damaged_files_are_written_again(
             damage(file)
     again = training_text(PAIRS, tmp_path)
     assert (stored(encode(again, tokenizer)), again.clean.digest) == expected
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Limit the size of files in bytes, which has the effect of a full disk without needing one."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("size", [0, 100, 1000, 4000])
