@@ -125,11 +125,6 @@ REFUSED_ALONE: dict[str, tuple[str, str | bytes, str]] = {
         table("\t"),
         r"no column 'src' .*data\.src_field=1 data\.tgt_field=2",
     ),
-    "numbers and sentences": (
-        "a.tsv",
-        "".join(f"{n}\t{src}\t{n}\t{tgt}\tCC-BY 2.0\n" for n, (src, tgt) in enumerate(PAIRS)),
-        r"no column 'src' .*data\.src_field=2 data\.tgt_field=4",
-    ),
     "columns of other languages": ("a.csv", rows("en,fr", (0, 1)), r"no column 'src' \(found: en, fr\)"),
     "sentences": ("a.txt", "The lamp is on.\nI see.\n", "has no second file"),
     "commas in sentences": ("a.txt", "Well, yes.\nNo, no.\n", "has no second file"),
