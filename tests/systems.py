@@ -8,7 +8,6 @@ POSIX = {
     "data/text/formats/test_files.py": "named pipes, links, file modes",
     "test_cache.py": "SIGKILL, file names that are not UTF-8",
     "launch/test_elastic.py": "process groups",
-    "launch/test_slurm.py": "bash, process groups",
     "reliability/test_fuzz.py": "fork",
     "runs/test_claim.py": "fork, signal.pause",
     "serve/test_server.py": "SIGTERM that a process can handle",
@@ -25,7 +24,7 @@ POSIX = {
 LINUX = {
     "data/text/test_preparation.py": "/proc",
     "launch/test_communication.py": "/proc",
-    "launch/test_torchrun.py": "/proc",
+    "launch/test_slurm.py": "bash, process groups, /proc",
     "test_bad_input.py": "/dev/full",
     "training/test_memory.py": "/proc",
 }

@@ -1,8 +1,6 @@
 """Errors of the user end with exit status 2 and a message that says what is wrong, where, and what to do."""
 
-import os
 import re
-import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ from heed.launch.compose import compose
 from heed.launch.plan import check_options, settle
 from heed.launch.run import build
 from heed.runs.checkpoints import Selection
+from tests.damage import largest_file
 from tests.finished import FinishedRun
 
 Command = Callable[..., tuple[int, str]]
@@ -71,8 +70,8 @@ SETTINGS = [
     (["max_steps=5"], "max_steps is unknown (did you mean trainer.max_steps", ["trainer.max_steps=5"]),
     (["model=rnn", "model.d_modle=8"], "did you mean model.d_model", ["model=rnn", "model.d_model=8"]),
     (["model=rnn", "model/atention=dot"], "did you mean model/attention", ["model=rnn", "model/attention=dot"]),
-    (["+=."], "+=. names no option: write NAME=VALUE", None),
-    (["@a=1"], "@a=1 names no option: write NAME=VALUE", ["model=rnn"]),
+    (["+=."], "+=. is not an option: write NAME=VALUE", None),
+    (["@a=1"], "@a=1 is not an option: write NAME=VALUE", ["model=rnn"]),
     (["+model.d_modle=8"], "model.d_modle is unknown (did you mean model.d_model", ["model.d_model=8"]),
     (["trainer.max_steps=abc"], "trainer.max_steps=abc must be an integer >= 1 or null", ["trainer.max_steps=9"]),
     (["trainer.max_steps=0"], "trainer.max_steps=0 must be an integer >= 1 or null", ["trainer.max_steps=1"]),
@@ -204,10 +203,6 @@ def test_a_misspelt_option_in_a_preset_is_reported(error_of: ErrorOf, tmp_path: 
     assert "experiment/mine: sed is unknown (did you mean seed?)" in error_of("experiment=mine", search_path)
 
 
-def _cut(file: Path) -> None:
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-3]))
-
-
 def _lengthen(file: Path) -> None:
     """Add a validation pair of 100,000 words a side. Cleaning drops it from the training data."""
     for side in (file, file.with_suffix(".xx")):
@@ -222,11 +217,8 @@ def _garble(file: Path) -> None:
 
 DATA = {
     "missing": (Path.unlink, ["a.yy does not exist"]),
-    "unequal": (_cut, ["a.xx has 12 lines", "a.yy 9"]),
     "no UTF-8": (_garble, ["a.yy, line 5", "0xe9", "iconv"]),
     "too long": (_lengthen, ["data.valid, sentence pair 13: ", "more than data.max_eval_tokens=4,096"]),
-    "named pipe": (lambda file: [file.unlink(), os.mkfifo(file)], ["a.yy is a named pipe"]),
-    "empty": (lambda file: [f.write_text("") for f in (file, file.with_suffix(".xx"))], ["a.yy: no sentences"]),
 }
 
 
@@ -237,19 +229,6 @@ def test_a_bad_corpus(error_of: ErrorOf, files: list[str], tmp_path: Path, kind:
     message = error_of(*files)
     assert all(part in message for part in parts), message
     assert not list(tmp_path.glob("runs/*/*"))
-
-
-@pytest.mark.full
-def test_a_good_corpus_and_the_largest_vocabulary(command: Command, error_of: ErrorOf, files: list[str]) -> None:
-    """A control of the cases above. The message for a too large vocabulary names the largest possible one."""
-    small = [*files, "tokenizer.byte_fallback=false"]
-    message = error_of(*small, "tokenizer.vocab_size=5000")
-    assert "tokenizer.vocab_size=5000 must be at most" in message
-    largest = re.search(r"must be at most (\d+)", message)
-    assert largest
-    status, err = command(*small, f"tokenizer.vocab_size={largest[1]}", "hydra.run.dir=good")
-    assert status == 0, err
-    assert Path("good/results.json").exists()
 
 
 @pytest.mark.full
@@ -318,17 +297,6 @@ def test_model_folders_that_are_damaged_or_foreign(
         (Path("copy") / name).unlink()
         with pytest.raises(HeedError, match=part):
             model_folder.load("copy")
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Limit the size of files that this process writes to ``size`` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @contextmanager

@@ -85,14 +85,7 @@ def test_white_space_is_one_space(line: str) -> None:
 
 
 def test_line_ends_of_other_programs_are_found() -> None:
-    assert find_invisible("a\tb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h") == [
-        "\x0b",
-        "\x0c",
-        "\x1c",
-        "\x85",
-        "\u2028",
-        "\u2029",
-    ]
+    assert find_invisible("a\tb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h") == [*"\x0b\x0c\x1c\x85\u2028\u2029"]
 
 
 def test_no_break_spaces_and_accents() -> None:

@@ -18,16 +18,16 @@ from lightning.pytorch.profilers import SimpleProfiler
 from omegaconf import OmegaConf
 
 import heed
-from heed import habits
+from heed import options
 from heed.cli import COMMANDS, build_parser, main
 from heed.errors import HeedError
 from heed.files import CONF
-from heed.habits import exact, in_heed, read_habits
 from heed.inference.searches import resolve_search
-from heed.launch import program
+from heed.launch import HELP
 from heed.launch.compose import compose, compose_with_hydra, option_names
 from heed.launch.parts import build_parts
 from heed.launch.plan import TYPICAL_PAIRS, settle_auto
+from heed.options import exact, in_heed, read_habits
 from heed.runs.checkpoints import Selection
 
 ROWS = tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))["row"]
@@ -79,7 +79,7 @@ def test_what_heed_answers(row: dict[str, Any], folder: Path, capsys: pytest.Cap
 
 # ---- heed's words exist
 
-TABLE = tomllib.loads(Path(habits.__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+TABLE = tomllib.loads(Path(options.__file__).with_name("habits.toml").read_text(encoding="utf-8"))
 
 
 def test_no_name_of_other_tools_is_in_two_rows_or_an_option_of_heed() -> None:
@@ -106,7 +106,7 @@ def test_heeds_options_for_those_of_other_tools_exist() -> None:
             if (CONF / name).is_dir():
                 assert not value or (CONF / name / f"{value}.yaml").is_file(), (names, word)
                 continue
-            assert name in known or word.startswith("+trainer.") or f"  {word} " in program.HELP, (names, word)
+            assert name in known or word.startswith("+trainer.") or f"  {word} " in HELP, (names, word)
             if value:
                 base = next((word for word in words if word in values), "model=transformer")
                 values[base] += [*(each for each in words if each.startswith("model/") and base == "model=rnn"), word]

@@ -9,8 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TypeVar
@@ -187,14 +186,6 @@ def test_after_an_exception_the_bar_shows_where_the_work_ended(
     assert not progress._open
 
 
-def test_a_terminal_without_a_size_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    with PseudoTerminal() as (stream, _):
-        _as_stderr(monkeypatch, stream)
-        assert reports_on_terminal()
-        fcntl.ioctl(stream, termios.TIOCSWINSZ, struct.pack("HHHH", 0, 0, 0, 0))
-        assert not reports_on_terminal()
-
-
 def test_a_call_without_progress_is_announced(clock: Callable[[float], None], log: io.StringIO) -> None:
     with announced("Training the tokenizer", "900,000 sentences", expected_seconds=50):
         assert log.getvalue() == "Training the tokenizer: 900,000 sentences …\n"
@@ -249,87 +240,26 @@ def _python(folder: Path, code: str, redirection: str = "") -> subprocess.Comple
     )
 
 
-TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
-        "model.d_model=16", "trainer=cpu", "batching.batch_tokens=200", "trainer.validate_every=4",
-        "trainer.log_every=2", "callbacks.attention_maps=null", "trainer.max_steps=8",
-        "trainer.max_epochs=null"]  # fmt: skip
-
-
-@pytest.mark.full
-def test_a_log_of_a_run_has_lines_about_every_phase(
-    run: Callable[..., Path], log: io.StringIO, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(progress, "LINE_DELAY", 0.0)
-    monkeypatch.setattr(progress, "LINE_INTERVAL", 0.0)
-    run("logged", *TINY, f"cache_dir={tmp_path}/cache")
-    lines = log.getvalue().splitlines()
-    for phase in (
-        "Generating the corpus",
-        "Reading and cleaning",
-        "Training the tokenizer",
-        "Counting words",
-        "Encoding",
-        "Training",
-        "Decoding valid",
-        "Decoding test",
-        "Decoding long",
-    ):
-        assert any(re.match(f"{phase}: (100% .*<00:00|.* in 00:)", line) for line in lines), phase
-    about_training = next(line for line in lines if line.startswith("Training: 100% 8/8 ["))
-    assert re.search(r", loss \d+\.\d+, [\d,]+ tokens/s, epoch 0, lr \d\.\d+e-\d\d\]$", about_training)
-    assert "\r" not in log.getvalue()
-    # All of a set was decoded, so the totals are right.
-    assert any(line.startswith("Decoding long: 100%") for line in lines)
-    assert not progress._open
-
-
-@pytest.mark.full
-def test_a_pseudo_terminal_shows_bars(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "BAR_DELAY", 0.0)
-    monkeypatch.setattr(progress, "BAR_INTERVAL", 0.0)
-    with PseudoTerminal() as (stream, read):
-        monkeypatch.setattr(sys, "stderr", stream)
-        run("shown", *TINY)
-        shown = read()
-    assert re.search(r"\rTraining:  50%\|█+[▉-▏]? +\| 4/8 \[", shown)
-    assert re.search(r"\rDecoding test: 100%\|█+\| ", shown)
-    assert re.search(r"\r +\rstep +4  epoch", shown)
-    bars = [line for line in re.findall(r"\r(.+?)(?=\r|\x1b)", shown) if "%|" in line]
-    assert max(map(len, bars)) == COLUMNS - 1
-
-
 COLUMNS = 150
 
 
-class PseudoTerminal:
-    """A stream that is a real terminal, and a function that returns what was written to it."""
-
-    def __enter__(self) -> tuple[io.TextIOWrapper, Callable[[], str]]:
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-        self.stream = os.fdopen(slave, "w", encoding="utf-8")
-        self.written: list[bytes] = []
-        self.reader = threading.Thread(target=lambda: self.written.extend(_chunks(self.master)), daemon=True)
-        self.reader.start()
-        return self.stream, self.read
-
-    def read(self) -> str:
-        self.stream.close()
-        self.reader.join(timeout=10)
-        return b"".join(self.written).decode()
-
-    def __exit__(self, *_: object) -> None:
-        if not self.stream.closed:
-            self.stream.close()
-        os.close(self.master)
-
-
-def _chunks(descriptor: int) -> Iterator[bytes]:
-    try:
-        while chunk := os.read(descriptor, 65536):
-            yield chunk
-    except OSError:  # the other end is closed
-        return
+def test_a_pseudo_terminal_shows_bars_of_its_width_and_one_without_a_size_gets_lines(
+    clock: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w", encoding="utf-8") as stream:
+        _as_stderr(monkeypatch, stream)
+        fcntl.ioctl(stream, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+        assert reports_on_terminal()
+        with progress_bar("Training", total=8, unit="steps") as bar:
+            clock(2)
+            bar.update(4)
+        shown = os.read(master, 65536).decode()
+        fcntl.ioctl(stream, termios.TIOCSWINSZ, struct.pack("HHHH", 0, 0, 0, 0))
+        assert not reports_on_terminal()
+    os.close(master)
+    bars = re.findall(r"\rTraining:  50%\|█+[▉-▏]? +\| 4/8 \[[^\r\n\x1b]*", shown)
+    assert {len(bar) - 1 for bar in bars} == {COLUMNS - 1}
 
 
 def test_a_notebook_shows_one_line_that_is_replaced_and_never_cut(

@@ -95,7 +95,7 @@ def _train_once(options: list[str], scratch: Path) -> dict[str, float]:
 
 def _prepare(options: Sequence[str]) -> tuple[float, str]:
     """Prepare a corpus. Return the time in seconds and the digest of the result."""
-    from heed.launch.prepare import prepare
+    from heed.launch.clients import prepare
 
     start = time.perf_counter()
     report = prepare(options)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from heed.inference.loading import load
     from heed.inference.outputs import Attended, Translation
     from heed.inference.translator import Translator
-    from heed.launch.interactive import check_corpus as check
-    from heed.launch.interactive import train
+    from heed.launch.clients import check_corpus as check
+    from heed.launch.clients import train
     from heed.report.comparison import compare_runs as compare
     from heed.runs.trained import TrainedRun
 
@@ -48,12 +48,12 @@ _PLACES = {
     "TrainedRun": "heed.runs.trained:TrainedRun",
     "Translation": "heed.inference.outputs:Translation",
     "Translator": "heed.inference.translator:Translator",
-    "check": "heed.launch.interactive:check_corpus",
+    "check": "heed.launch.clients:check_corpus",
     "compare": "heed.report.comparison:compare_runs",
     "interventions": "heed.interventions",
     "load": "heed.inference.loading:load",
     "plot": "heed.plot",
-    "train": "heed.launch.interactive:train",
+    "train": "heed.launch.clients:train",
 }
 
 

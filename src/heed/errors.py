@@ -1,16 +1,11 @@
 """The exception for errors that users can fix, and the words of its messages."""
 
-import re
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-DISTRIBUTION = "heed-nmt"
-"""Name of the distribution that contains the package heed, as in pyproject.toml."""
 
 
 class HeedError(ValueError):
@@ -75,17 +70,9 @@ def missing_package(need: str, package: str, extra: str, otherwise: str = "") ->
     ``need`` is the subject of the message, what needs the package; ``extra`` names the optional dependencies in
     pyproject.toml that contain it; ``otherwise`` is what the user can do instead.
     """
-    from importlib.metadata import PackageNotFoundError, requires  # slow to import
-
-    clone = Path(__file__).parents[2]
-    try:
-        found = [] if (clone / "pyproject.toml").is_file() else requires(DISTRIBUTION) or []
-    except PackageNotFoundError:
-        found = []
-    packages = [line.partition(";")[0].strip() for line in found if re.search(f"extra == ['\"]{extra}['\"]", line)]
-    # By its requirements: heed is not on PyPI, where other projects may take any name.
-    place = "" if packages else f" in {clone}"
-    command = shlex.join(["pip", "install", *(packages or ["-e", f".[{extra}]"])])
+    folder = Path(__file__).parents[2]
+    clone = folder if (folder / "pyproject.toml").is_file() else "a clone of heed"
+    command = f"pip install -e '.[{extra}]'"
     return HeedError(
-        f"{need} needs {package}, which is not installed: run `{command}`{place}{otherwise and ', or '}{otherwise}."
+        f"{need} needs {package}, which is not installed: run `{command}` in {clone}{otherwise and ', or '}{otherwise}."
     )

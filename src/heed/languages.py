@@ -1,4 +1,4 @@
-"""Language codes: their normal form, their English names, and the case mapping of each language."""
+"""Language codes, their English names and case mapping; and translation directions, pairs of languages."""
 
 import re
 import tomllib
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from operator import eq
 from pathlib import Path
 from typing import NamedTuple
+
+from heed.errors import HeedError
 
 _TABLE: Mapping[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _BASES = {other: base for base, (_, *others) in _TABLE.items() for other in others}
@@ -84,3 +86,44 @@ def lower(text: str, lang: str) -> str:
 def upper(text: str, lang: str) -> str:
     """Return the upper case of a text in a language, "" if unknown."""
     return (text.replace("i", "İ") if base_language(lang) in DOTLESS_I else text).upper()
+
+
+# ---- directions
+
+LANGUAGE_TAG = "<2"
+"""Prefix of language tags, such as "<2de>"."""
+
+
+class Direction(NamedTuple):
+    """A source and a target language, "" if unknown."""
+
+    src_lang: str
+    tgt_lang: str
+
+    def __str__(self) -> str:
+        return f"{self.src_lang}-{self.tgt_lang}"
+
+    @property
+    def tag(self) -> str:
+        """The token at the start of a source that selects the target language (Johnson et al. 2017, §3)."""
+        return language_tag(self.tgt_lang)
+
+    def reversed(self) -> "Direction":
+        """Return the direction from the target to the source language."""
+        return Direction(self.tgt_lang, self.src_lang)
+
+    @classmethod
+    def parse(cls, name: str, *, where: str = "") -> "Direction":
+        """Parse a name such as "en-de", or raise a HeedError that starts with ``where``."""
+        languages = name.split("-")
+        if len(languages) != 2 or not all(languages) or is_same_language(*languages):
+            raise HeedError(
+                f"{where}{name} must be two different language codes with a hyphen between them, such as en-de (a code "
+                "of several parts is written with underscores: en-zh_Hant)."
+            )
+        return cls(*languages)
+
+
+def language_tag(lang: str) -> str:
+    """Return the tag of a target language, see `Direction.tag`."""
+    return f"{LANGUAGE_TAG}{lang}>"

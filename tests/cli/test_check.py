@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from grammar.corpus import generate
 
-from heed.launch.check import _ranges
+from heed.launch.clients import _ranges
 from tests.cli.models import Heed, write
 
 OWN_CORPUS = """

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from heed.comparison import runs
-from heed.directions import Direction
 from heed.evaluation.scores import corpus_scores
+from heed.languages import Direction
 
 SCORES = corpus_scores(["a"], ["a"], tgt_lang="de")
 SIGNATURES = {"BLEU": SCORES.bleu_signature, "chrF": SCORES.chrf_signature}

@@ -15,8 +15,8 @@ from heed.data.datamodule import TranslationData
 from heed.data.pairs.tokenizer_training import TokenizerTrainer
 from heed.data.steps.steps import Planner
 from heed.data.text.corpus import Corpus
-from heed.directions import Direction
 from heed.errors import HeedError
+from heed.languages import Direction
 from heed.runs.results import mean_scores, scores_of_tests
 from tests.data.texts import TOKENIZER, compose_data, write_lines
 
@@ -97,13 +97,8 @@ def test_training_pairs_and_sets_have_the_tag_of_their_target(folder: Path) -> N
     tokenizer = TokenizerTrainer(**TOKENIZER).train(
         corpus.train, folder / "cache", tags=corpus.tags + corpus.train.tags
     )
-    data = TranslationData(
-        corpus,
-        tokenizer,
-        Planner(batch_tokens=500, device_tokens=500, pool=70, seed=1),
-        bpe_dropout=0.0,
-        with_tests=True,
-    )
+    planner = Planner(batch_tokens=500, device_tokens=500, pool=70, seed=1)
+    data = TranslationData(corpus, tokenizer, planner, bpe_dropout=0.0, with_tests=True)
     languages = {tokenizer.language_tags[f"<2{lang}>"]: set(words) for lang, words in WORDS.items()}
     shard = next(iter(data.train_dataloader()))
     seen = set()
@@ -214,18 +209,6 @@ def test_one_model_learns_every_direction(folder: Path, capsys: pytest.CaptureFi
         translated = translator.in_direction(direction).translate(src)
         assert translated == (run / "translations" / f"{direction}.hyp").read_text().splitlines()
         assert sum(ours == theirs for ours, theirs in zip(translated, tgt, strict=True)) >= 27, direction
-        assert (
-            main(
-                [
-                    "translate",
-                    "--model",
-                    str(run),
-                    "--to",
-                    direction[-2:],
-                    "--input",
-                    str(folder / f"test.{direction[:2]}"),
-                ]
-            )
-            == 0
-        )
+        given = ["--to", direction[-2:], "--input", str(folder / f"test.{direction[:2]}")]
+        assert main(["translate", "--model", str(run), *given]) == 0
         assert capsys.readouterr().out.splitlines() == translated

@@ -19,11 +19,10 @@ from heed.data.steps.steps import Planner, Step
 from heed.data.text.clean_pairs import Preparation
 from heed.data.text.cleaning import Cleaning, Rules
 from heed.data.text.corpus import Corpus, Text, TrainingSet
-from heed.data.text.digests import source_digests
 from heed.data.text.hub_corpus import HubCorpus
-from heed.data.text.source import Sentences
-from heed.directions import Direction
+from heed.data.text.source import Sentences, source_digests
 from heed.errors import HeedError
+from heed.languages import Direction
 from heed.launch.compose import compose_with_hydra
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pytest
 from docs.pages import ROOT
 
 from docs import commands, options
-from heed.habits import in_heed
+from heed.options import in_heed
 
 PAGE = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
 ROWS = [

@@ -1,4 +1,4 @@
-"""A run that was killed resumes on another number of processes."""
+"""A run that was killed resumes on another number of processes; what happens in one process concerns all."""
 
 import csv
 import json
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests import forkserver
 
@@ -79,3 +80,32 @@ def test_a_run_killed_on_two_processes_resumes_on_one_and_on_three(tmp_path: Pat
         resumed = json.loads((folder / "results.json").read_text())
         assert resumed["test"]["loss"] == pytest.approx(results["test"]["loss"], rel=1e-4)
         assert resumed["steps"] == 60
+
+
+BAD = """
+from lightning.pytorch.callbacks import Callback
+
+
+class NaNLoss(Callback):
+    def on_train_batch_start(self, trainer, module, shard, batch_idx):
+        assert shard.micro_batches
+        compute = type(module).summed_loss.__get__(module)
+        is_bad = trainer.global_rank == 1 and trainer.global_step == 2
+        module.summed_loss = lambda batch: tuple(x * float("nan") if is_bad else x for x in compute(batch))
+"""
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.reliability
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
+def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(tmp_path: Path, precision: str) -> None:
+    (tmp_path / "bad.py").write_text(BAD)
+    folder = tmp_path / "run"
+    options = ["trainer.max_steps=6", "trainer.validate_every=3", f"trainer.precision={precision}"]
+    finish(start(tmp_path, folder, 2, *options, "+callbacks.bad._target_=bad.NaNLoss", "module.clip_norm=1.0"))
+    results = json.loads((folder / "results.json").read_text())
+    assert (results["steps"], results["skipped_steps"]) == (6, 1)
+    (checkpoint,) = (folder / "checkpoints").glob("last-*.ckpt")
+    weights = torch.load(checkpoint, weights_only=True)["state_dict"]
+    assert all(tensor.isfinite().all() for tensor in weights.values())

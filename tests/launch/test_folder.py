@@ -10,9 +10,9 @@ import yaml
 from omegaconf import OmegaConf
 
 from heed.errors import HeedError
-from heed.launch import folder as launch_folder
+from heed.launch import processes
 from heed.launch.compose import Command
-from heed.launch.folder import claim_folder, report_on_failure
+from heed.launch.processes import claim_folder, report_on_failure
 from heed.run_format import RunFormatError
 from heed.runs.claim import LOCK, locked
 from heed.training.nonfinite import DivergedError
@@ -54,23 +54,19 @@ def test_a_run_with_checkpoints_can_be_resumed(
     assert "To resume" in capsys.readouterr().err
 
 
-def test_the_folder_of_a_run_without_metrics_is_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("file", "kept"),
+    [(None, []), ("notes.txt", ["notes.txt"]), ("metrics.csv", [".lock", "config.yaml", "metrics.csv", "wandb"])],
+)
+def test_the_folder_of_a_run_that_wrote_nothing_is_removed(
+    file: str | None, kept: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if file is not None:
+        (folder / file).touch()
     report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
-    assert not folder.exists()
-    assert capsys.readouterr().err == ""
-
-
-def test_other_files_are_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "notes.txt").touch()
-    report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
-    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
-    assert capsys.readouterr().err == f"{folder} holds no checkpoint to resume from.\n"
-
-
-def test_metrics_are_kept_with_the_config(folder: Path) -> None:
-    (folder / "metrics.csv").touch()
-    report_on_failure(folder, RuntimeError(), resumed=False, is_new=True)
-    assert (folder / "config.yaml").exists()
+    assert sorted(path.name for path in folder.glob("*")) == kept
+    assert folder.exists() == bool(kept)
+    assert capsys.readouterr().err == (f"{folder} holds no checkpoint to resume from.\n" if kept else "")
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -122,7 +118,7 @@ def test_the_folder_is_removed_where_a_held_lock_cannot_be(
             (folder / LOCK).unlink()  # filelock does this on Windows
 
     like_windows.refuse_open_files(monkeypatch.setattr)
-    monkeypatch.setattr(launch_folder, "locked", locked_on_windows)
+    monkeypatch.setattr(processes, "locked", locked_on_windows)
     cfg = compose(folder=tmp_path / "run")
     with pytest.raises(RuntimeError), claim_folder(cfg):
         raise RuntimeError

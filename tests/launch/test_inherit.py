@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from heed import launch
-from heed.directions import Direction
 from heed.errors import HeedError
+from heed.languages import Direction
 from heed.launch.compose import compose
-from heed.launch.inherit import compare_directions
+from heed.launch.derive import compare_directions
 
 Command = Callable[..., tuple[int, str]]
 
@@ -58,43 +58,34 @@ def read_results(run: str) -> dict[str, Any]:
 
 
 @pytest.mark.full
-def test_architecture_and_tokenizer_are_inherited(command: Command, options: list[str], parent: Path) -> None:
-    status, err = command(
-        *options, f"init_from={parent}", "model.dropout=0.25", "trainer.max_steps=2", "hydra.run.dir=child"
-    )
+def test_a_fine_tuned_run_inherits_architecture_and_tokenizer_and_has_the_scores_before(
+    command: Command, options: list[str], parent: Path
+) -> None:
+    """``model=rnn`` makes the options of RNNs known; sizes and attention are inherited."""
+    changes = ["model=rnn", "model.dropout=0.25", "model.dropout_kind=variational", "tokenizer.bpe_dropout=0.1"]
+    more = [*options, f"init_from={parent}", *changes, "hydra.run.dir=child"]
+    status, err = command(*more, "trainer.max_steps=2")
     assert status == 0, err
     before, after = (yaml.safe_load(Path(run, "model", "config.yaml").read_text()) for run in ("parent", "child"))
     assert after["family"] == "rnn"
-    assert after["model"] == {**before["model"], "dropout": 0.25}
+    assert after["model"] == {**before["model"], "dropout": 0.25, "dropout_kind": "variational"}
     # Hydra builds the same model from the config of the run.
     config = yaml.safe_load(Path("child", "config.yaml").read_text())
     assert config["model"]["_target_"] == "heed.models.rnn_config.RNNConfig"
     assert config["model"]["attention"]["score"] == "dot"
-    assert read_results("child")["tokenizer_digest"] == read_results("parent")["tokenizer_digest"]
 
-
-@pytest.mark.full
-def test_scores_before_and_after(command: Command, options: list[str], parent: Path) -> None:
-    status, err = command(*options, f"init_from={parent}", "trainer.max_steps=2", "hydra.run.dir=child")
-    assert status == 0, err
     trained, tuned = read_results("parent"), read_results("child")
-    assert tuned["init_from"] == "parent"
+    assert (tuned["init_from"], tuned["tokenizer_digest"]) == ("parent", trained["tokenizer_digest"])
     # The data are the same, so the scores before are those that the parent ended with.
     assert tuned["initial_scores"] == {"valid": trained["valid"], **trained["tests"]}
     assert tuned["initial_scores"]["valid"]["loss"] != tuned["valid"]["loss"]
     assert f"BLEU before {trained['test']['bleu']:.2f}" in err
     assert trained["init_from"] is trained["initial_scores"] is None
 
-
-@pytest.mark.full
-def test_a_resumed_run_keeps_the_scores_before(command: Command, options: list[str], parent: Path) -> None:
-    more = [*options, f"init_from={parent}", "trainer.max_steps=2", "hydra.run.dir=child"]
-    assert command(*more)[0] == 0
-    initial = read_results("child")["initial_scores"]
     Path("child", "results.json").unlink()
     status, err = command(*more, "trainer.max_steps=3", "resume=true")
     assert status == 0, err
-    assert read_results("child")["initial_scores"] == initial
+    assert read_results("child")["initial_scores"] == tuned["initial_scores"]
 
 
 @pytest.mark.parametrize(
@@ -148,13 +139,3 @@ def test_a_swapped_text_is_refused_for_separate_vocabularies(command: Command, o
     status, err = command(*options, "init_from=parent", "data.reverse=true", "hydra.run.dir=child")
     assert (status, "fine-tunes xx-yy for yy-xx, which have other vocabularies: swap the sides" in err) == (2, True)
     assert not Path("child", "results.json").exists()
-
-
-@pytest.mark.full
-def test_options_that_only_this_family_has(command: Command, options: list[str], parent: Path) -> None:
-    """``model=rnn`` makes the options of RNNs known; sizes and attention are inherited."""
-    changes = ["model=rnn", "model.dropout_kind=variational", "tokenizer.bpe_dropout=0.1"]
-    status, err = command(*options, "init_from=parent", *changes, "trainer.max_steps=1", "hydra.run.dir=child")
-    assert status == 0, err
-    config = yaml.safe_load(Path("child", "config.yaml").read_text())
-    assert (config["model"]["d_model"], config["model"]["dropout_kind"]) == (8, "variational")

@@ -12,7 +12,7 @@ import pytest
 
 from heed.errors import HeedError
 from heed.launch.compose import compose
-from heed.launch.matching import TOLERANCE, match_run, match_widths
+from heed.launch.derive import TOLERANCE, match_run, match_widths
 from heed.launch.parts import build_model_on
 from heed.launch.plan import check_options
 from heed.models.seq2seq import ModelConfig

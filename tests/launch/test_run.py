@@ -79,17 +79,8 @@ def test_too_little_room_for_a_checkpoint_is_refused(monkeypatch: pytest.MonkeyP
 def test_only_the_first_process_logs(rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes that drew wandb's id of the run at once would overwrite each other's."""
     monkeypatch.setenv("LOCAL_RANK", str(rank))
-    plan = settle(
-        compose(
-            [
-                "trainer=cpu",
-                "logger=wandb",
-                "logger.wandb.mode=offline",
-                "trainer.max_epochs=1",
-                "batching.batch_tokens=9",
-            ]
-        )
-    )
+    wandb = ["logger=wandb", "logger.wandb.mode=offline"]
+    plan = settle(compose(["trainer=cpu", *wandb, "trainer.max_epochs=1", "batching.batch_tokens=9"]))
     trainer = _build_trainer(plan, tmp_path, Selection(), [])
     assert [type(logger).__name__ for logger in trainer.loggers] == ["StepLogger"] * (rank == 0)
     assert (tmp_path / "wandb" / "id").exists() == (rank == 0)

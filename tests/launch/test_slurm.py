@@ -1,9 +1,8 @@
-"""Jobs of SLURM: the batch script of docs/training.md with a scheduler that this module plays."""
+"""Signals to jobs of SLURM (the batch script of docs/training.md, and a scheduler played here) and of torchrun."""
 
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+from tests.launch.test_processes import free_port
 
 ROOT = Path(__file__).parents[2]
 TINY = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn",
@@ -80,11 +81,8 @@ def started_job(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     words = " ".join([*TINY, f"cache_dir={folder}/cache", *options])
     write_program(bin_folder / "heed", HEED.format(python=sys.executable, train=ROOT / "train.py", options=words))
     write_program(folder / "job.sh", batch_script())
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
     job = {"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "heed", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2",
-           "SLURM_NODELIST": "127.0.0.1", "SLURM_NODEID": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}",
+           "SLURM_NODELIST": "127.0.0.1", "SLURM_NODEID": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(),
            "PATH": f"{bin_folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}  # fmt: skip
     with subprocess.Popen(
         ["bash", folder / "job.sh"],
@@ -134,3 +132,61 @@ def test_the_batch_script_of_the_docs_requeues_its_job_and_resumes(tmp_path: Pat
     rows = [line.split(",")[0] for line in (folder / "metrics.csv").read_text().splitlines()[1:]]
     assert sorted({int(row) for row in rows}) == list(range(1, step + 4))
     assert (folder / "results.json").exists()
+
+
+SLOW = ["trainer.max_steps=null", "data.train=400", "batching.batch_tokens=6000", "model.d_model=256"]
+"""Steps of a second: they go on when torchrun repeats a signal."""
+
+
+@contextmanager
+def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a run with two processes, which end with the block."""
+    torchrun = [Path(sys.executable).parent / "torchrun", f"--master-port={free_port()}", "--nproc-per-node=2"]
+    words = [*TINY, "trainer=ddp_cpu", f"cache_dir={folder}/cache", f"hydra.run.dir={folder}/run", *options]
+    with subprocess.Popen(
+        [*torchrun, ROOT / "train.py", *words],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            # torchrun starts each of them in a session of its own.
+            for number in (*workers(process), process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+
+
+def workers(process: subprocess.Popen[str]) -> list[int]:
+    """Return the processes of the run that torchrun has started; none after its end."""
+    file = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    children = file.read_text().split() if file.exists() else []
+    return [int(child) for child in children if "train.py" in Path(f"/proc/{child}/cmdline").read_text()]
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.reliability
+def test_signals_under_torchrun_save_a_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with started(tmp_path, *SLOW) as process:
+        wait_for_steps(folder, 1)
+        # SLURM sends it to all of them, and torchrun repeats it.
+        for number in (*workers(process), process.pid):
+            os.kill(number, signal.SIGTERM)
+        _, printed = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert "Saving after this step.\n" in printed
+    (checkpoint,) = (folder / "checkpoints").iterdir()
+    step = int(checkpoint.stem.removeprefix("last-"))
+
+    with started(tmp_path, *SLOW, "resume=true") as process:
+        wait_for_steps(folder, step + 1)
+        os.kill(workers(process)[1], signal.SIGTERM)  # one is enough
+        _, printed = process.communicate(timeout=100)
+    assert process.returncode == 1  # torchrun hides the status 130 of its processes
+    assert "exitcode  : 130" in printed
+    (checkpoint,) = (folder / "checkpoints").iterdir()
+    assert int(checkpoint.stem.removeprefix("last-")) >= step + 1

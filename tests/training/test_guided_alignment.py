@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 import heed
-from heed.data.pairs.encoding import encode
-from heed.data.pairs.pairs import Pairs
+from heed.data.pairs.pairs import Pairs, encode
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.steps.batch import Batch, collate
 from heed.data.text.source import Sentences

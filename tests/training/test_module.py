@@ -16,14 +16,14 @@ import torch
 from heed.data.datamodule import TranslationData
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.steps.batch import Batch
-from heed.data.steps.evaluation import EvaluationSets
 from heed.data.steps.steps import Planner
+from heed.data.steps.stream import EvaluationSets
 from heed.data.text.corpus import Corpus, EvaluationSet, TrainingSet
 from heed.data.text.source import Sentences
 from heed.decoding import GreedySearch
-from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.scores import MetricScore
+from heed.languages import Direction
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
 from heed.run_format import RUN_FORMAT

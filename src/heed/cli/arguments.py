@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from heed.errors import HeedError
 from heed.export import QUANTIZATIONS, TARGETS
-from heed.habits import in_heed
 from heed.inference import BATCH_TOKENS, MAX_TOKENS
 from heed.inference.searches import DEFAULTS, SearchOptions
-from heed.options import did_you_mean
+from heed.options import did_you_mean, in_heed
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer as Parser  # a parser or a group of its options

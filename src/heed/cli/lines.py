@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from heed.data.text.formats.detect import require_plain_text
+from heed.data.text.formats.files import require_plain_text
 from heed.errors import HeedError
 from heed.files import writing
 from heed.progress import progress_bar

@@ -15,7 +15,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    from heed.launch.check import check
+    from heed.launch.clients import check
 
     lines, write = (Path(words[0]) if words else None for words in (args.lines, args.write))
     data = [*args.data, *args.lines[1:], *args.write[1:]]
@@ -32,7 +32,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def prepare(args: argparse.Namespace) -> None:
-    from heed.launch.prepare import prepare
+    from heed.launch.clients import prepare
 
     write_lines([prepare([*args.overrides, *_config_dir(args)])])
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from heed.directions import Direction
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.evaluation.scores import SystemOutput
 from heed.inference.loading import load
 from heed.inference.translator import Translator
+from heed.languages import Direction
 from heed.runs.config import GRID_FILE, find_config, read_varied_overrides
 from heed.runs.results import RESULTS, direction_of, read_results, read_split
 

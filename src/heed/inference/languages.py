@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from heed.data.pairs.tokenizer import Tokenizer
-from heed.directions import Direction
 from heed.errors import HeedError, argument
-from heed.languages import find_language
+from heed.languages import Direction, find_language
 
 REGIONAL = re.compile("[a-z]{2,3}(-[A-Z][a-z]{3})?(-[A-Z]{2})?")
 """One code with hyphens, such as zh-Hant-TW. The case of the letters tells it from a pair such as de-en."""

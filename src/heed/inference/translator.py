@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar, Unpack
 
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, NBest, Search
-from heed.directions import Direction
 from heed.errors import HeedError, argument
 from heed.evaluation.alignment import Link, align, to_gold
 from heed.evaluation.scores import Scores, SystemOutput, score_output
@@ -24,6 +23,7 @@ from heed.inference.languages import choose_direction
 from heed.inference.lines import LineError, as_list, check_pairs, encode_lines, renumbered
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
+from heed.languages import Direction
 from heed.layers.edits import Edits
 from heed.models.edited import EditedModel
 from heed.models.seq2seq import Seq2Seq

@@ -15,13 +15,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException as HydraException
 from hydra.errors import MissingConfigException as MissingConfigException
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from heed.compat import hydra_flags
 from heed.errors import HeedError
-from heed.files import CONF, expand_home, read_yaml
+from heed.files import CONF, expand_home, read_yaml, write_file
 from heed.options import format_value, raise_problems, suggest
+from heed.progress import is_first_process
 from heed.runs.config import CONFIG_LIMIT, HYDRA_FOLDER, read_overrides
 
 Config: TypeAlias = Any
@@ -110,6 +111,22 @@ class Command:
         """The options that a grid's preset varies, and this command does not choose."""
         given = {option_name(word) for word in self.words}
         return [name for name in self.record.hydra.sweeper.get("params") or () if name not in given]
+
+    def write_record(self, folder: Path) -> None:
+        """Write ``.hydra/{config,hydra,overrides}.yaml`` in the first process.
+
+        Hydra itself would do so before heed has claimed the folder.
+        """
+        if not is_first_process():
+            return
+        cfg = self.record
+        with read_write(cfg.hydra):
+            cfg.hydra.run.dir = cfg.hydra.runtime.output_dir = str(folder)
+        composed = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"])
+        nodes: dict[str, Any] = {"config": composed, "hydra": {"hydra": cfg.hydra}, "overrides": list(self.words)}
+        (folder / HYDRA_FOLDER).mkdir(exist_ok=True)
+        for name, node in nodes.items():
+            write_file(folder / HYDRA_FOLDER / f"{name}.yaml", OmegaConf.to_yaml(OmegaConf.create(node)))
 
 
 # ---- composing

@@ -12,7 +12,7 @@ import yaml
 from heed.compat import hydra_flags
 from heed.errors import HeedError, first_line
 from heed.files import CONF, NO_ROOM
-from heed.launch import program
+from heed.launch import program_words
 from heed.launch.compose import (
     COMPOSITION_ERRORS,
     HydraException,
@@ -89,12 +89,10 @@ def _malformed(overrides: Sequence[str]) -> str | None:
         if uneven and line.count(opening) == line.count(closing):
             return f"The shell has cut an option at a space: quote all of it, '{' '.join(uneven)}'."
         if uneven:
-            missing = closing if uneven[0].count(opening) > uneven[0].count(closing) else opening
-            return f"{uneven[0]}: a bracket is missing, {missing}. Pairs of files are data.train='[[a.en,a.de]]'."
-    if bare := [word for word in hydra_flags(overrides)[0].overrides if re.fullmatch(r"[^+~=][^=]*", word)]:
+            return f"{uneven[0]}: the brackets do not match. Pairs of files are data.train='[[a.en,a.de]]'."
+    words = hydra_flags(overrides)[0].overrides
+    if bare := [word for word in words if re.match(r"[^+~=][^=]*$|[+~]*[=@:]", word)]:
         return f"{bare[0]} is not an option: write NAME=VALUE, such as model=rnn or data.train='[[a.en,a.de]]'."
-    if nameless := [word for word in overrides if re.match(r"[+~]*[=@:]", word)]:
-        return f"{nameless[0]} names no option: write NAME=VALUE, such as model.dropout=0.2."
     for name, _, value in (word.partition("=") for word in overrides):
         if value.startswith("[") and name != "logger" and (CONF / name).is_dir():
             return f"{name}={value} must be one choice, such as {name}={value.strip('[]').partition(',')[0]}."
@@ -154,5 +152,5 @@ def _unknown_option(name: str, overrides: Sequence[str]) -> str:
         return f"{name} is an option of {group}={' or '.join(owners)}{other}: leave it out, or choose another."
     if name in known:
         return f"{name} is not an option under these choices, such as those of model: leave it out, or choose others."
-    show = shlex.join([*program.command(), "--cfg", "job"])
+    show = shlex.join([*program_words(), "--cfg", "job"])
     return f"{name} is unknown{suggest(name, known)}: `{show}` shows every option."

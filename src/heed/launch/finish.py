@@ -1,33 +1,159 @@
-"""Choose the weights with which a run ends, and write its model, translations and results."""
+"""What a run says and writes about itself: the lines before and after it, its model, translations and results."""
 
 import json
+import math
+import platform
+import shlex
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from torch import Tensor
+from torch.nn import Parameter
 
+from heed import __version__
 from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
+from heed.evaluation.metrics import format_score
 from heed.evaluation.words import casefolded_words
 from heed.inference import model_folder
+from heed.report.run_page import REPORT_FILE
 from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_digest
 from heed.runs.folder import RunFolder
 from heed.runs.model_card import write_model_card
-from heed.runs.results import INITIAL_SCORES, build_results, write_results
+from heed.runs.results import INITIAL_SCORES, RESULTS, build_results, scores_by_split, write_results
 from heed.training.callbacks.attention_heads import MeasureAttentionHeads
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.metrics_logger import MetricsLogger
 from heed.training.callbacks.text_counts import CountTexts
 from heed.training.loggers import log_results
+from heed.training.memory import activation_bytes, count_moments
 from heed.training.module import TranslationModule
+from heed.training.schedules import planned_steps
+
+
+def run_facts(
+    trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, options: Sequence[str] = (), auto: str = ""
+) -> dict[str, str]:
+    """Return what is about to be trained: data, model, device, steps, optimizer, and the options of the command.
+
+    ``auto`` says what options became that were ``auto``.
+    """
+    corpus, tokenizer, model, planner = data.corpus, module.tokenizer, module.model, data.planner
+    counts = {"train": len(data.stream.pairs)} | {name: len(text) for name, text in data.sets.texts.items()}
+    directions = ", ".join(" → ".join(direction) for direction in corpus.directions)
+    sizes = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
+    steps, optimizer = planned_steps(trainer, data), module.configure_optimizers()
+    limit = f"about {steps:,} steps" if steps else "no limit of steps"
+    facts = {
+        "Data": f"{corpus.name}, {directions}; pairs: {sizes}; {subwords} subwords",
+        "Model": f"{model.config.family}, {sum(p.numel() for p in model.parameters()):,} parameters, on "
+        f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
+        "Training": f"{limit}, {data.stream.tgt_tokens / planner.batch_tokens:,.0f} per epoch, "
+        f"{planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
+        "Learning": f"{type(optimizer).__name__} with the peak rate {optimizer.param_groups[0]['lr']:g}, "
+        f"{type(module.schedule).__name__}",
+        "Options": " ".join(options) or "the defaults",
+        "Devices": idle_devices(trainer.world_size, data),
+        "Auto": auto,
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def describe_run(
+    trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, options: Sequence[str], auto: str
+) -> str:
+    """Return what a run would train: its sizes, steps and options, and about how much memory it would need."""
+    with trainer.precision_plugin.train_step_context():
+        facts = run_facts(trainer, module, data, options=options, auto=auto) | size_facts(module, data)
+    return "\n".join(f"{name + ':':<9} {text}" for name, text in facts.items())
+
+
+def machine_facts(trainer: L.Trainer, data: TranslationData) -> dict[str, str]:
+    """Return what the page of the run says beyond `run_facts`: what was cleaned, the machine and the versions."""
+    device = trainer.strategy.root_device
+    machine = [torch.cuda.get_device_name(device)] if device.type == "cuda" else []
+    machine += [f"{platform.system()} {platform.machine()}", f"CPU threads: {torch.get_num_threads()}"]
+    machine += [f"heed {__version__}", f"torch {torch.__version__}", f"Python {platform.python_version()}"]
+    return {"Cleaning": data.corpus.train.describe_cleaning(), "Machine": ", ".join(machine)}
+
+
+def size_facts(module: TranslationModule, data: TranslationData) -> dict[str, str]:
+    """Return the parameters of each part of the model, and an estimate of the memory that training needs."""
+    counts, seen = [], set[Parameter]()
+    for name, part in module.model.named_children():
+        own = set(part.parameters()) - seen  # tied weights count for the first part that has them
+        seen |= own
+        counts += [f"{name} {sum(weight.numel() for weight in own):,}"] if own else []
+    megabytes = sum(weight.numel() * weight.element_size() for weight in seen) / 1e6
+    moments = count_moments(module.configure_optimizers())
+    tokens = data.planner.device_tokens
+    activations = tokens * activation_bytes(lambda batch: module.summed_loss(batch)[0], data.stream.longest) / 1e6
+    return {
+        "Parts": ", ".join(counts),
+        "Memory": f"about {(2 + moments) * megabytes + activations:,.0f} MB in training, including {activations:,.0f} "
+        f"MB of activations (batching.device_tokens={tokens})",
+    }
+
+
+def idle_devices(devices: int, data: TranslationData) -> str:
+    """Return a line of advice if a step has fewer micro-batches than there are devices."""
+    device_tokens, used = data.planner.device_tokens, math.ceil(data.stream.step_tokens / data.planner.device_tokens)
+    if data.planner.auto or used >= devices:
+        return ""
+    return (
+        f"{devices - used} of {devices} will be idle: a step's {data.stream.step_tokens:,.0f} source and target "
+        f"tokens fit into {used} × batching.device_tokens={device_tokens}; "
+        f"try {math.floor(data.stream.step_tokens / (devices - 0.5))} (this changes rounding and dropout masks)."
+    )
+
+
+def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -> str:
+    """Return the main results of a finished run, and a command that translates ``example``, a source sentence."""
+    lines = [
+        f"Report:   {folder / REPORT_FILE}",
+        f"Trained {results['params']:,} parameters for {results['steps']:,} steps ({results['epochs']} epochs) in "
+        f"{results['train_seconds']:.0f} s, {results['tokens_per_second']:,.0f} tokens/s.",
+    ]
+    if steps := results["averaged_steps"]:
+        lines.append(f"Weights:  the mean of steps {', '.join(f'{step:,}' for step in steps)}.")
+    else:
+        by = f", selected by valid {results['select']}" if results["weights"] in ("best", "ema") else ""
+        lines.append(f"Weights:  {results['weights']}, of step {results['selected_step']:,}{by}.")
+    if skipped := results["skipped_steps"]:
+        lines.append(f"Skipped:  {skipped:,} steps, whose loss or gradient was not finite.")
+    mean = {"valid (mean)": results["valid"]} if len(results["valid"].get("sets", ())) > 1 else {}
+    scored, initial = {**mean, **scores_by_split(results)}, results["initial_scores"] or {}
+    for split, scores in scored.items():
+        loss = "not finite" if scores["loss"] is None else f"{scores['loss']:.3f}"
+        before = f"   BLEU before {initial[split]['bleu']:.2f}" if split in initial else ""
+        further = "".join(
+            f"   {name} {format_score(name, score['value'])}" for name, score in scores.get("metrics", {}).items()
+        )
+        lines.append(
+            f"  {split:<20} BLEU {scores['bleu']:6.2f}   chrF {scores['chrf']:6.2f}{further}   loss {loss}{before}"
+        )
+    lines.append(f"  ({results['valid']['bleu_signature']})")
+    for reason in dict.fromkeys(scores["not_comparable"] for scores in scored.values() if scores["not_comparable"]):
+        splits = ", ".join(split for split, scores in scored.items() if scores["not_comparable"] == reason)
+        lines.append(f"  {splits}: not comparable with published scores: {reason}")
+    heed = Path(sys.executable).parent / "heed"
+    lines.append(f"Results:  {folder / RESULTS}, and translations in the same folder.")
+    lines.append(f"Try next: echo {shlex.quote(example)} | {heed} translate --model {folder}")
+    return "\n".join(lines)
+
+
+# ---- files
 
 
 def chosen_weights(weights: str, checkpoints: Checkpoints) -> dict[str, Tensor]:

@@ -21,7 +21,6 @@ from heed.errors import HeedError, failure_reason
 from heed.files import read_yaml
 from heed.launch.compose import COMPOSITION_ERRORS, Command, Config, compose, option_name, quote, to_command
 from heed.launch.errors import JobFailedError
-from heed.launch.folder import write_record
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.options import with_options
 from heed.progress import print_line
@@ -182,5 +181,5 @@ def _record_failure(config: Config, error: BaseException) -> None:
     print(f"This job failed: {reason}", file=sys.stderr, flush=True)
     folder = Path(config.hydra.runtime.output_dir)
     folder.mkdir(exist_ok=True)
-    write_record(folder, to_command(config))
+    to_command(config).write_record(folder)
     write_failure(folder, reason, error)

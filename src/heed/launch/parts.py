@@ -9,16 +9,17 @@ import torch
 
 from heed.errors import HeedError, first_line
 from heed.files import CONF
-from heed.habits import exact, in_heed
 from heed.launch.compose import COLLECTIONS, PARTS, Options, Schema, option_names
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.options import (
     AtLeast0,
     collect_problems,
+    exact,
     find_problems,
     find_wrong_values,
     format_value,
+    in_heed,
     raise_problems,
     suggest,
 )

@@ -16,8 +16,7 @@ from heed.errors import HeedError
 from heed.files import CONF
 from heed.inference import model_folder
 from heed.launch.compose import PARTS, Command, Options
-from heed.launch.inherit import inherit_architecture
-from heed.launch.matching import Match, match_run
+from heed.launch.derive import Match, inherit_architecture, match_run
 from heed.launch.parts import Parts, build_model_on, build_part, build_parts
 from heed.launch.processes import check_world_size
 from heed.options import format_value, get_option, with_options

@@ -1,10 +1,12 @@
-"""The processes of one run: detect their launcher, and let them agree on the run's folder."""
+"""The processes of one run: detect their launcher, agree on the run's folder, claim it, and say how to resume."""
 
 import os
+import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -18,7 +20,16 @@ from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 
 from heed.compat import is_running
 from heed.errors import HeedError
-from heed.launch import program
+from heed.files import remove_unfinished
+from heed.launch import program_name, program_words
+from heed.launch.compose import Command, quote
+from heed.progress import is_first_process, print_line
+from heed.run_format import RunFormatError
+from heed.runs.checkpoints import latest_checkpoint
+from heed.runs.claim import create, locked, remove_empty, remove_if_empty
+from heed.runs.resume import check_available, newest_unfinished
+from heed.training.callbacks.signals import end_other_processes
+from heed.training.nonfinite import DivergedError
 
 PARENT = "HEED_PARENT_PROCESS"
 """Environment variable by which a process tells its number to those that Lightning starts from it: `watch_parent`."""
@@ -41,7 +52,7 @@ class Launch:
 
 
 def detect_launch() -> Launch | None:
-    """Return how torchrun, SLURM or a user on several nodes started this process; None for Lightning's own launcher.
+    """Return how torchrun, SLURM or a user on several nodes launch this process; None for Lightning's own launcher.
 
     Raises:
         HeedError: if the SLURM job does not say how many tasks a node has.
@@ -89,7 +100,7 @@ def watch_parent() -> None:
     def watch() -> None:
         while not distributed.is_initialized():
             if not is_running(parent):
-                message = f"{program.name()}: The first process of this run has ended: see its output."
+                message = f"{program_name()}: The first process of this run has ended: see its output."
                 print(message, file=sys.stderr, flush=True)  # print_line prints in the first process only
                 os._exit(2)
             time.sleep(1)
@@ -126,3 +137,68 @@ def _store(launch: Launch) -> TCPStore:
     is_server = launch.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     options: Any = {"is_master": is_server, "timeout": TIMEOUT, "wait_for_workers": False, "multi_tenant": True}
     return TCPStore(launch.address, launch.port, **options)
+
+
+# ---- the folder
+
+
+@contextmanager
+def claim_folder(command: Command) -> Iterator[Path]:
+    """Claim the run's folder for the block; if the block fails, print how to resume the run.
+
+    The folder is a new one in ``runs/NAME``; with ``resume=true`` the newest unfinished one there; or the folder that
+    the command names. The first process claims and locks it for all processes of the run.
+
+    Raises:
+        HeedError: if another process trains in the folder, or the run cannot start or resume there.
+    """
+    launch, is_first, is_new, resume = detect_launch(), is_first_process(), False, command.options["resume"]
+    with ExitStack() as lock:
+
+        def claim() -> Path:
+            nonlocal is_new
+            home = command.home
+            folder = command.folder or (newest_unfinished(home) if resume else create(home))
+            is_new = not folder.is_dir() or not any(folder.iterdir())
+            lock.callback(remove_empty, home)
+            lock.callback(remove_empty, folder)  # after the lock, whose file Windows removes with its release
+            lock.enter_context(locked(folder))
+            check_available(folder, resume=resume)
+            for part in ("", "checkpoints", "model"):
+                remove_unfinished(folder / part)
+            return folder
+
+        if launch or is_first:
+            folder = agree_on_folder(launch, claim)
+            os.environ[PARENT] = str(os.getpid())
+            # Lightning starts the other processes of the run with this command line.
+            sys.argv = [sys.argv[0], *command.words, *command.presets, f"hydra.run.dir={quote(folder)}"]
+        else:
+            assert command.folder is not None
+            folder = command.folder
+            watch_parent()
+        try:
+            yield folder
+        except BaseException as error:
+            if is_first:
+                end_other_processes()
+                report_on_failure(folder, error, resumed=resume, is_new=is_new)
+            raise
+
+
+def report_on_failure(folder: Path, error: BaseException, *, resumed: bool, is_new: bool) -> None:
+    """Print the last checkpoint and the command that resumes the run; remove the folder of a run that wrote nothing.
+
+    An error of the user in a resumed run is not answered with the same command. Only a folder that ``is_new``, which
+    was empty when the run claimed it, is removed.
+    """
+    if checkpoint := latest_checkpoint(folder):
+        command = shlex.join([*program_words(), f"resume={folder}"])
+        text = f"The last checkpoint is {checkpoint}. To resume: {command}"
+    else:
+        if is_new:
+            remove_if_empty(folder)
+        text = f"{folder} holds no checkpoint to resume from." if folder.exists() else ""
+    says_how = isinstance(error, HeedError if resumed else (DivergedError, RunFormatError))
+    if text and not says_how:
+        print_line(text)

@@ -17,12 +17,10 @@ from heed.evaluation.metrics import METRICS, find_metrics, find_unusable
 from heed.evaluation.scores import Metric
 from heed.files import require_room, write_file, writing
 from heed.inference import model_folder
-from heed.launch.finish import chosen_weights, write_run
-from heed.launch.folder import write_record
-from heed.launch.inherit import compare_directions
+from heed.launch.derive import compare_directions
+from heed.launch.finish import chosen_weights, machine_facts, results_summary, run_facts, write_run
 from heed.launch.parts import build_model_on, build_part
 from heed.launch.plan import RunPlan
-from heed.launch.summary import machine_facts, results_summary, run_facts
 from heed.options import raise_problems
 from heed.progress import is_first_process, print_line
 from heed.report.run_page import write_report
@@ -54,7 +52,7 @@ def train(
     """
     run = RunFolder(folder, plan.options)
     checkpoint = run.open()
-    write_record(folder, plan.command)
+    plan.command.write_record(folder)
     pruning = Pruning(plan.pruned_by, report) if plan.pruned_by else None
     page = RunPage(folder, write_report)
     trainer, module, data = build(plan, folder, [*callbacks, *filter(None, [pruning, page])])

@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import write_file
+from heed.languages import Direction
 from heed.options import find_wrong_values
 from heed.run_format import RUN_FORMAT, check_run_format
 

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from heed.errors import HeedError
 from heed.files import CONF, write_file, writing
-from heed.launch import program
+from heed.launch import program_words
 from heed.launch.compose import Command
 from heed.options import get_option, with_options
 from heed.report.comparison import compare_runs
@@ -108,7 +108,7 @@ def _write_preset(plan: Plan, winner: TrialSummary, runs: Sequence[TrialSummary]
         folder.mkdir(parents=True, exist_ok=True)
         write_file(path, text)
     config_dir = [] if CONF.parent == Path.cwd() else ["--config-dir", "conf"]
-    return path, [*program.command(), *config_dir, f"experiment={path.stem}"]
+    return path, [*program_words(), *config_dir, f"experiment={path.stem}"]
 
 
 def _preset(command: Command) -> str:

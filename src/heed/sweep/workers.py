@@ -10,7 +10,7 @@ from pathlib import Path
 
 from heed.compat import WINDOWS, usable_cores
 from heed.errors import HeedError
-from heed.launch import program
+from heed.launch import HEED_TRAIN
 from heed.progress import print_line
 
 WATCH_SECONDS = 2.0
@@ -56,7 +56,7 @@ def _stop(workers: Sequence["subprocess.Popen[bytes]"], *, is_told: bool) -> Non
 
 
 def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":
-    program_words = ["-m", "heed.launch"] if sys.argv[0] == program.HEED_TRAIN else [sys.argv[0]]
+    program_words = ["-m", "heed.launch"] if sys.argv[0] == HEED_TRAIN else [sys.argv[0]]
     words = [word for word in sys.argv[1:] if not word.startswith("sweep.workers=")]
     with log.open("ab") as file:
         return subprocess.Popen(

@@ -11,7 +11,7 @@ import torch
 
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.steps.batch import Batch
-from heed.data.steps.evaluation import EvaluationSets
+from heed.data.steps.stream import EvaluationSets
 from heed.decoding import Search
 from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
 from heed.models.seq2seq import TrainableSeq2Seq

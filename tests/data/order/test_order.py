@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from heed.data.order.order import EpochOrder
 from heed.data.pairs.pairs import Pairs, StoredPairs, TrainingPairs, chunk_size, flatten, id_lists, unflatten
-from heed.data.text.digests import mixed
+from heed.data.text.source import mixed
 from tests.data.texts import stored_pairs
 
 Corpus = list[tuple[list[int], list[int]]]

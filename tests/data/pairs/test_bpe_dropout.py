@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import sentencepiece as spm
 
-from heed.data.pairs.bpe_dropout import SEGMENTATIONS, BPEDropout
+from heed.data.pairs.augmentation import SEGMENTATIONS, BPEDropout
 from heed.data.pairs.pairs import id_lists
 from heed.errors import HeedError
 from tests import forkserver
@@ -117,7 +117,7 @@ def test_the_same_seed_draws_the_same_in_every_process(bpe: Processor, tmp_path:
     ids = bpe.encode(LINES[:100])
     script = f"""
 import sentencepiece as spm
-from heed.data.pairs.bpe_dropout import BPEDropout
+from heed.data.pairs.augmentation import BPEDropout
 from tests.data.pairs.test_bpe_dropout import segment
 bpe = spm.SentencePieceProcessor(model_file={str(model)!r})
 print(segment(BPEDropout(bpe, rate=0.3), {ids}, seed="(1, 2)"))

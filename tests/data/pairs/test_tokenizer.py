@@ -1,8 +1,6 @@
 """Tokenizers: round trips, vocabulary sizes, caching, sampling, language tags."""
 
 import io
-import os
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -24,11 +22,8 @@ from heed.errors import HeedError
 from heed.symbols import BOS, EOS, PAD, UNK
 from tests import forkserver
 from tests.data.texts import (
-    GERMAN_NOUNS,
-    NOUNS,
     ROOT,
     TOKENIZER,
-    VERBS,
     only_text,
     toy_language,
     train_tokenizer,
@@ -96,14 +91,6 @@ def test_joint_and_separate(tokenizers: Any) -> None:
     assert len(separate.tgt_pieces(separate.encode_tgt(["garden"])[0])) > 1, (
         "the target tokenizer was trained without English"
     )
-
-
-def test_frequent_words_become_pieces(tokenizers: Any) -> None:
-    tokenizer = tokenizers["bpe", True]
-    for words in (NOUNS, GERMAN_NOUNS, VERBS.values()):
-        assert [tokenizer.src_pieces(ids) for ids in tokenizer.encode_src(list(words))] == [
-            [f"▁{word}"] for word in words
-        ]
 
 
 @KINDS
@@ -320,30 +307,3 @@ def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> Non
     separate = TokenizerTrainer(**(TOKENIZER | {"joint": False}))
     with pytest.raises(HeedError, match=r"several target languages needs one vocabulary.*tokenizer.joint=true"):
         separate.train(text, tmp_path, tags=("<2de>", "<2en>"))
-
-
-# Kills itself while it trains a tokenizer. Argument: the cache.
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from heed.data.pairs.tokenizer_training import TokenizerTrainer
-from tests.data.texts import toy_language, train_tokenizer
-
-TokenizerTrainer.train_models = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-train_tokenizer(toy_language(), Path(sys.argv[1]))
-"""
-
-
-@pytest.mark.posix("SIGKILL")
-def test_a_killed_training_leaves_nothing_for_the_next(tmp_path: Path) -> None:
-    killed = forkserver.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-    )
-    assert killed.returncode == -signal.SIGKILL
-    assert list(tmp_path.glob("tokenizer/*.partial"))
-    learn(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"text", "tokenizer"}
-    assert {path.name for path in tmp_path.glob("tokenizer/*/*")} == {"tokenizer.model", "manifest.json"}
-    assert not list(tmp_path.rglob("*.partial"))

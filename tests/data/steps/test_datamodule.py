@@ -20,9 +20,9 @@ from heed.data.steps.steps import Planner
 from heed.data.steps.stream import StepShard
 from heed.data.text.corpus import Corpus, EvaluationSet
 from heed.data.text.source import Sentences
-from heed.directions import Direction
 from heed.errors import HeedError
-from heed.launch.summary import idle_devices
+from heed.languages import Direction
+from heed.launch.finish import idle_devices
 from heed.symbols import EOS, PAD
 from tests.data.texts import ROOT, numbered_dogs, only_text, train_tokenizer, training_text
 

@@ -18,8 +18,8 @@ from heed.data.steps.steps import Planner
 from heed.data.text.corpus import Corpus, EvaluationSet
 from heed.data.text.noise import Noise
 from heed.data.text.source import Sentences
-from heed.directions import Direction
 from heed.errors import HeedError
+from heed.languages import Direction
 from tests.data.texts import numbered_dogs, only_text, train_tokenizer, training_text
 
 PAIRS = numbered_dogs(60)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heed.data.steps.read_ahead import ReadAhead
+from heed.data.datamodule import ReadAhead
 from heed.data.steps.stream import StepShard, TrainingStream
 from heed.errors import HeedError
 

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from grammar.__main__ import main as write_grammar
 from hydra.errors import InstantiationException
@@ -53,28 +51,6 @@ def test_windows_line_ends_and_byte_order_marks_are_dropped(folder: Path) -> Non
     (folder / "train.en").write_bytes(b"\xef\xbb\xbfOne.\r\nTwo\rhalves.\r\n")
     (folder / "train.de").write_bytes("Eins.\nZwei Hälften.".encode())
     assert sentence_pairs(load_files(folder).train) == [("One.", "Eins."), ("Two halves.", "Zwei Hälften.")]
-
-
-def test_jsonl_parquet_and_gzip_equal_text(folder: Path) -> None:
-    pairs = list(zip(ENGLISH, GERMAN, strict=True))
-    (folder / "train.jsonl").write_text(
-        "".join(json.dumps({"translation": {"en": en, "de": de}, "id": 1}) + "\n" for en, de in pairs) + "\n"
-    )
-    pq.write_table(pa.table({"en": ENGLISH, "de": GERMAN, "id": [1, 2, 3, 4]}), folder / "train.parquet")
-    for name in ("train.en", "train.de", "train.jsonl"):
-        with gzip.open(folder / f"{name}.gz", "wb") as packed:
-            packed.write((folder / name).read_bytes())
-    nested = {"src_field": "translation.en", "tgt_field": "translation.de"}
-    flat = {"src_field": "en", "tgt_field": "de"}
-    corpora = [
-        load_files(folder),
-        load_files(folder, train="[{}/train.jsonl]", **nested),
-        load_files(folder, train="[{}/train.jsonl.gz]", **nested),
-        load_files(folder, train="[{}/train.parquet]", **flat),
-        load_files(folder, train="[[{}/train.en.gz,{}/train.de.gz]]"),
-    ]
-    assert len({corpus.digest for corpus in corpora}) == 1
-    assert {corpus.directions[0] for corpus in corpora} == {("en", "de")}
 
 
 def test_line_breaks_inside_fields_become_spaces(folder: Path) -> None:
@@ -202,12 +178,6 @@ def test_the_digest_depends_on_the_text(folder: Path) -> None:
     assert load_files(folder).digest == in_another_process, "the order of the training text does not count"
     write_lines(folder, train_en=ENGLISH[::-1], train_de=GERMAN)
     assert load_files(folder).digest != in_another_process
-
-
-def test_nothing_is_written_to_the_folder_of_the_files(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    before = set(folder.iterdir())
-    load_files(folder, cache_dir=str(tmp_path_factory.mktemp("cache")))
-    assert set(folder.iterdir()) == before
 
 
 def test_published_corpus_from_a_folder_in_both_directions(folder: Path) -> None:

@@ -86,45 +86,16 @@ class EpochOrder(Order):
 # ---- mixtures of texts by weight: the text at each position is a function of the position alone
 
 
-class Interleaving:
-    """Assigns a text to each position, in a repeating pattern called a frame.
-
-    Args:
-        counts: sentences of each text in a frame.
-        first: position at which it starts.
-        before: sentences of each text before this position.
-    """
-
-    def __init__(self, counts: Sequence[int], *, first: int = 0, before: IntArray | int = 0) -> None:
-        self.counts = np.array(counts, dtype=np.int64)
-        self.first, self.before = first, before
-        # Spread each text evenly: a text of n sentences divides the frame into n parts, with one in each middle.
-        times = np.concatenate([(np.arange(count) + 0.5) / max(1, count) for count in counts])
-        texts = np.repeat(np.arange(len(counts)), counts)
-        self._texts = texts[np.lexsort((texts, times))]
-        self._in_frame = np.pad(np.cumsum(self._texts[:, None] == np.arange(len(counts)), axis=0), ((1, 0), (0, 0)))
-
-    def drawn(self, position: int) -> IntArray:
-        """Return the number of sentences of each text before a position."""
-        frames, slot = divmod(position - self.first, len(self._texts))
-        return self.before + frames * self.counts + self._in_frame[slot]
-
-    def texts(self, first: int, stop: int) -> IntArray:
-        """Return the index of the text at each position."""
-        return self._texts[np.arange(first - self.first, stop - self.first) % len(self._texts)]
-
-
-def frame_counts(texts: Sequence[Text], *, step: float = math.inf) -> list[int]:
+def frame_counts(texts: Sequence[Text]) -> list[int]:
     """Return the sentences of each text in a frame: proportional to its weight, rounded by largest remainders.
 
-    Texts that start after ``step`` have none. Raise a HeedError if a weight is so small that the text would never be
-    drawn.
+    Raise a HeedError if a weight is so small that the text would never be drawn.
     """
-    weights = [(text.weight or 0.0) * (text.from_step <= step) for text in texts]
-    shares = np.array(weights) / np.sum(weights) * FRAME
+    weights = np.array([text.weight for text in texts], dtype=np.float64)
+    shares = weights / weights.sum() * FRAME
     counts = np.floor(shares).astype(np.int64)
     counts[np.argsort(counts - shares, kind="stable")[: FRAME - int(counts.sum())]] += 1
-    if rare := [text.name for text, count, weight in zip(texts, counts, weights, strict=True) if weight and not count]:
+    if rare := [text.name for text, count in zip(texts, counts, strict=True) if not count]:
         raise HeedError(
             f"data.train.{rare[0]} would be less than 1 of {FRAME:,} sentences: give it a larger weight, or leave it "
             "out."
@@ -135,9 +106,11 @@ def frame_counts(texts: Sequence[Text], *, step: float = math.inf) -> list[int]:
 class MixtureOrder(Order):
     """The endless sequence of a mixture's sentences. Each text repeats as needed, every time in a new order.
 
+    The texts alternate in a repeating pattern, the frame.
+
     Args:
-        texts: the texts of ``pairs``, with their weights. At least one of them starts at step 0.
-        step_tokens: target tokens of an optimizer step, to convert ``from_step`` to a position.
+        texts: the texts of ``pairs``, with their weights.
+        step_tokens: target tokens of an optimizer step.
     """
 
     def __init__(self, pairs: TrainingPairs, texts: Sequence[Text], *, seed: int, step_tokens: float) -> None:
@@ -147,16 +120,17 @@ class MixtureOrder(Order):
         self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(
             lambda text, epoch: EpochOrder(pairs, seed=(seed, epoch, text), text=text)
         )
-        self._interleavings: list[Interleaving] = []  # one for each step at which a text starts
-        self._starts = sorted({text.from_step for text in texts} - {0})
-        for step in (0, *self._starts):
-            first = self.position_of(math.ceil(step * step_tokens)) if step else 0
-            counts = frame_counts(texts, step=step)
-            self._interleavings.append(Interleaving(counts, first=first, before=self.drawn(first) if step else 0))
+        self._counts = np.array(frame_counts(texts))
+        # Spread each text evenly: a text of n sentences divides the frame into n parts, with one in each middle.
+        times = np.concatenate([(np.arange(count) + 0.5) / count for count in self._counts])
+        numbers = np.repeat(np.arange(len(texts)), self._counts)
+        self._frame = numbers[np.lexsort((numbers, times))]
+        self._in_frame = np.pad(np.cumsum(self._frame[:, None] == np.arange(len(texts)), axis=0), ((1, 0), (0, 0)))
 
     def drawn(self, position: int) -> IntArray:
         """Return the number of sentences of each text before a position."""
-        return next(part for part in reversed(self._interleavings) if part.first <= position).drawn(position)
+        frames, slot = divmod(position, len(self._frame))
+        return frames * self._counts + self._in_frame[slot]
 
     def steps(self, epochs: float) -> int:
         """Return the number of steps that have as many target tokens as ``epochs`` passes over all texts."""
@@ -170,7 +144,7 @@ class MixtureOrder(Order):
         # Ignore max_epochs: a resumed run may change it, and must cut the same pools.
         epochs = range(max(1, int(first / self._epoch_steps)), int(last / self._epoch_steps) + 2)
         ends = {self.steps(number) for number in epochs}
-        return [step for step in sorted({*self._starts, *ends}) if first < step < last]
+        return [step for step in sorted(ends) if first < step < last]
 
     def tokens_before(self, position: int) -> int:
         return sum(self._tokens(number, count) for number, count in enumerate(self.drawn(position).tolist()))
@@ -183,10 +157,7 @@ class MixtureOrder(Order):
 
     def rows(self, first: int, stop: int) -> IntArray:
         """Return the rows of the pairs at these positions. A row also encodes the epoch of the pair's text."""
-        texts, rows = np.empty((2, stop - first), np.int64)
-        for part in self._interleavings:  # each ends where the next one starts
-            start = max(first, part.first)
-            texts[start - first :] = part.texts(start, stop)
+        texts, rows = self._frame[np.arange(first, stop) % len(self._frame)], np.empty(stop - first, np.int64)
         counts = zip(self.drawn(first).tolist(), self.drawn(stop).tolist(), strict=True)
         for number, (begin, end) in enumerate(counts):
             rows[texts == number] = self._rows(number, begin, end)

@@ -10,9 +10,9 @@ from typing import Any
 
 import sentencepiece as spm
 
-from heed.directions import LANGUAGE_TAG, language_tag
 from heed.errors import HeedError
 from heed.files import write_file
+from heed.languages import LANGUAGE_TAG, language_tag
 from heed.symbols import BOS, EOS, PAD, UNK
 
 FILES = {True: ("tokenizer.model",), False: ("src.model", "tgt.model")}

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Interval
 
-from heed.data.text.digests import Digests, are_in, mixed, text_digests
-from heed.data.text.source import Sentences
+from heed.data.text.source import Digests, Sentences, are_in, mixed, text_digests
 from heed.options import AtLeast1, validated
 
 RULES = (

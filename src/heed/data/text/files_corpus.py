@@ -9,23 +9,20 @@ from typing import Annotated, Any
 
 from annotated_types import Interval
 
-from heed.data.text.corpus import Corpus, EvaluationSet, Text
-from heed.data.text.corpus_options import CorpusOptions, parse_noise
+from heed.data.text.corpus import Corpus, CorpusOptions, EvaluationSet, Text, parse_noise
 from heed.data.text.formats.entries import Entry, FileEntry, find_sources, parse_entries
-from heed.data.text.formats.fields import Fields
 from heed.data.text.formats.files import without_compression
+from heed.data.text.formats.sources import Fields
 from heed.data.text.source import Sentences
-from heed.directions import Direction
 from heed.errors import HeedError
-from heed.languages import find_language
-from heed.options import AtLeast0, AtLeast1, Positive, from_plain, validated
+from heed.languages import Direction, find_language
+from heed.options import AtLeast1, Positive, from_plain, validated
 
 NAME_BYTES = 200
 """Maximum bytes of the name of a test set. File systems allow 255, and suffixes are added to it."""
 NOT_IN_NAMES = r'/\\:*?"<>|\0\ud800-\udfff'
 """Characters that the file systems of Linux or Windows, or UTF-8, do not allow in names, for a regular expression."""
-MARKUP_SUFFIX = r"\.(?:sgml?|xml)"  # a second suffix after the language, for a regular expression
-NO_LANGUAGES = ("src", "tgt", "trg", "txt", "sgm", "xml")  # suffixes that look like language codes
+NO_LANGUAGES = ("src", "tgt", "trg", "txt")  # suffixes that look like language codes
 Field = str | AtLeast1  # the name of a field, or the number of a column from 1
 
 
@@ -62,8 +59,6 @@ class FilesCorpus(CorpusOptions):
             )
         if self.temperature is not None and any(text.weight for text in self.texts.values()):
             raise HeedError("data.temperature decides the weights of a mixture without weights: leave out one of them.")
-        if all(text.from_step for text in self.texts.values()):
-            raise HeedError("data.train: no text starts at step 0: set from_step of one of them to 0, or leave it out.")
         self.valid_entries = _parse_valid(self.valid)
         self.test_entries = {} if self.test is None else _parse_tests(self.test)
         self.given_direction = next(iter(self.valid_entries))
@@ -148,7 +143,6 @@ class TrainingFiles:
     score_field: Field | None
     direction: str | None = None  # such as "en-fr"
     weight: Positive | None = None
-    from_step: AtLeast0 = 0
     tag: str | None = None
     noise: Mapping[str, Any] | None = None
     min_score: float | None = None
@@ -185,7 +179,6 @@ class TrainingFiles:
             self.languages or direction,
             name,
             self.weight,
-            self.from_step,
             self.tag,
             self.own_noise,
             min_score if self.min_score is None else self.min_score,
@@ -243,7 +236,7 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
         return {"test": entries}
     named: dict[str, list[Entry]] = {}
     for entry in entries:
-        stem = re.sub(rf"\.\w+({MARKUP_SUFFIX})?$", "", without_compression(Path(entry[0]).name))
+        stem = re.sub(r"\.\w+$", "", without_compression(Path(entry[0]).name))
         # results.json is UTF-8, but file names need not be. A set's name also becomes part of file names.
         stem = re.sub(rf"[{NOT_IN_NAMES}\[\]]", "_", stem).encode()[: NAME_BYTES // 2].decode(errors="ignore") or "test"
         name, number = stem, 2
@@ -258,9 +251,7 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
 
 def _languages_of_names(names: Iterable[str]) -> tuple[str | None, str | None]:
     """Return the suffixes of two names, None where a suffix is not a language code, or both are the same."""
-    found = [
-        re.search(rf"\.([a-z]{{2,3}}([-_][A-Za-z]+)*)({MARKUP_SUFFIX})?$", without_compression(name)) for name in names
-    ]
+    found = [re.search(r"\.([a-z]{2,3}([-_][A-Za-z]+)*)$", without_compression(name)) for name in names]
     src, tgt = (code[1] if code and code[1] not in NO_LANGUAGES else None for code in found)
     return (src, tgt) if src != tgt else (None, None)
 

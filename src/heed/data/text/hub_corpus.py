@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heed.compat import dataset_digest
-from heed.data.text.corpus import Corpus, EvaluationSet, Text
-from heed.data.text.corpus_options import CorpusOptions
-from heed.data.text.formats.fields import FileSource, one_line
-from heed.data.text.formats.text_files import read_text
+from heed.data.text.corpus import Corpus, CorpusOptions, EvaluationSet, Text
+from heed.data.text.formats.sources import FileSource, one_line, read_text
 from heed.data.text.source import BLOCK, Advance, Sentences, Source
-from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import expand_home
-from heed.languages import find_language, is_same_language
+from heed.languages import Direction, find_language, is_same_language
 from heed.options import validated
 from heed.progress import announced, reports_on_terminal
 

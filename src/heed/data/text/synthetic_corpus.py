@@ -5,14 +5,13 @@ from itertools import islice
 
 from pydantic import TypeAdapter, ValidationError
 
-from heed.data.text.corpus import Corpus, EvaluationSet, Text
-from heed.data.text.corpus_options import CorpusOptions
-from heed.data.text.formats.fields import one_line
+from heed.data.text.corpus import Corpus, CorpusOptions, EvaluationSet, Text
 from heed.data.text.formats.files import read_lines
+from heed.data.text.formats.sources import one_line
 from heed.data.text.source import Sentences
-from heed.directions import Direction
 from heed.errors import HeedError
 from heed.files import built_in_corpus, expand_home
+from heed.languages import Direction
 from heed.options import AtLeast0, AtLeast1, validated
 
 WRITE = "In a checkout of heed, `python -m scripts.grammar --out DIR {}` writes another corpus: train on data.root=DIR"

@@ -15,9 +15,9 @@ from torch.optim import Optimizer
 from heed.data.datamodule import TranslationData
 from heed.data.pairs.pairs import flatten
 from heed.data.text.corpus import Corpus
-from heed.directions import Direction
 from heed.evaluation.diagnosis import NOTABLE, Facts, compare_with_start, diagnose, is_notable, symptom_shares
 from heed.evaluation.parallel_text import Fault, Sides, find_faults
+from heed.languages import Direction
 from heed.progress import print_line
 from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.records import DIAGNOSES, keep_json_lines, read_csv, read_json_lines

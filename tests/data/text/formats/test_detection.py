@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from heed.cli.lines import read_file
-from heed.data.text.formats.detect import FORMATS, START
 from heed.data.text.formats.entries import READERS, find_sources
-from heed.data.text.formats.fields import Fields
+from heed.data.text.formats.files import FORMATS, START
+from heed.data.text.formats.sources import Fields
 from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from tests.data.texts import files_error, sentence_pairs, write_lines
@@ -125,18 +125,13 @@ REFUSED_ALONE: dict[str, tuple[str, str | bytes, str]] = {
         table("\t"),
         r"no column 'src' .*data\.src_field=1 data\.tgt_field=2",
     ),
-    "numbers and sentences": (
-        "a.tsv",
-        "".join(f"{n}\t{src}\t{n}\t{tgt}\tCC-BY 2.0\n" for n, (src, tgt) in enumerate(PAIRS)),
-        r"no column 'src' .*data\.src_field=2 data\.tgt_field=4",
-    ),
     "columns of other languages": ("a.csv", rows("en,fr", (0, 1)), r"no column 'src' \(found: en, fr\)"),
     "sentences": ("a.txt", "The lamp is on.\nI see.\n", "has no second file"),
     "commas in sentences": ("a.txt", "Well, yes.\nNo, no.\n", "has no second file"),
     "XLIFF": ("a.xlf", XLIFF, r"is XLIFF: .*xliff2po .*a\.xlf"),
     "PO": ("a.po", PO, r"is a message catalogue .*po2tmx .*'\[x\.tmx\]'"),
-    "SGML": ("a.sgm", "<srcset>\n<seg id='1'>No.</seg></srcset>", "segments of one language .* give a pair"),
-    "talks": ("train.tags.en", "<url>http://x</url>\nNo.\n", "talks of one language .* give a pair"),
+    "SGML": ("a.sgm", "<srcset>\n<seg id='1'>No.</seg></srcset>", "is SGML or XML: .*sed"),
+    "talks": ("train.tags.en", "<url>http://x</url>\nNo.\n", "lines about the talks .*grep"),
     "subtitles": ("a.srt", SUBTITLES, "holds subtitles"),
     "fairseq": ("generate-test.txt", FAIRSEQ_LOG, r"is the output of fairseq-generate: .*\^H- .*generate-test\.txt"),
     "OpenNMT": ("translate.log", OPENNMT, r"is a log of OpenNMT: .*sed .*translate\.log"),
@@ -177,6 +172,8 @@ REFUSED_IN_PAIR: dict[str, tuple[str, str | bytes, str]] = {
         "".join(f'"{src}","{tgt}"\n' for src, tgt in MANY),
         "columns separated by commas: give it alone",
     ),
+    "SGML": ("a.sgm", "<srcset>\n<seg id='1'>No.</seg></srcset>", "is SGML or XML: .*sed"),
+    "talks": ("train.tags.en", "<url>http://x</url>\nNo.\n", "lines about the talks .*grep"),
     "subtitles": ("a.vtt", "WEBVTT\n\n" + SUBTITLES, "holds subtitles"),
     "fairseq": ("a.de", FAIRSEQ, "is the output of fairseq-generate"),
     "hypotheses of fairseq": ("a.de", "H-7\t-0.3\tNein.\n", "is the output of fairseq-generate"),
@@ -202,104 +199,16 @@ def test_a_file_that_cannot_be_a_side_of_a_pair(name: str, suffix: str, tmp_path
             find_sources(pair, Fields("src", "tgt"))
 
 
-@pytest.mark.parametrize("name", [*REFUSED_IN_PAIR, "SGML", "talks"])
+@pytest.mark.parametrize("name", REFUSED_IN_PAIR)
 def test_commands_read_plain_text_only(name: str, tmp_path: Path) -> None:
-    file, content, _ = (REFUSED_IN_PAIR | REFUSED_ALONE)[name]
+    file, content, _ = REFUSED_IN_PAIR[name]
     (tmp_path / file).write_bytes(as_bytes(content))
     with pytest.raises(HeedError, match=rf"{file} (is|has|holds) .*: give plain text with one sentence per line\.$"):
         read_file(tmp_path / file)
 
 
-def test_every_format_is_read_or_refused_alone_and_in_a_pair() -> None:
-    assert set(READERS) == {name for name, kind in FORMATS.items() if "alone" not in kind}
-    assert {name for name, kind in FORMATS.items() if "pair" not in kind} == {"segments", "talks"}
-
-
-def segments(kind: str, sentences: list[str], *, lang: str = "en") -> str:
-    """Return the sentences as WMT and IWSLT publish test sets, in two documents."""
-
-    def document(number: int) -> str:
-        lines = "".join(f'<seg id="{n}"> {escape(text)} </seg>\n' for n, text in enumerate(sentences[number::2], 1))
-        return f'<doc docid="{number}" genre="news">\n<title>No sentence</title>\n<p>\n{lines}</p>\n</doc>\n'
-
-    return (
-        f'<?xml version="1.0" encoding="UTF-8"?>\n<mteval>\n<{kind} setid="x" srclang="{lang}">\n'
-        + "".join(map(document, range(2)))
-        + f"</{kind}>\n</mteval>\n"
-    )
-
-
-def talks(sentences: list[str]) -> str:
-    about = "<url>http://www.ted.com/1</url>\n<keywords>a, b</keywords>\n<talkid>1</talkid>\n<title>Cats</title>\n"
-    return about + "".join(f"{sentence}\n" for sentence in sentences) + "<reviewer>X</reviewer>\n"
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-@pytest.mark.parametrize("kind", ["sgm", "talks", "one plain side"])
-def test_test_sets_and_talks_are_read_without_their_markup(kind: str, suffix: str, tmp_path: Path) -> None:
-    src, tgt = ([pair[side] for pair in PAIRS] for side in (0, 1))
-    ordered = [PAIRS[0], PAIRS[2], PAIRS[1]]
-    contents = {
-        "sgm": (segments("srcset", src), segments("refset", tgt), ordered),
-        "talks": (talks(src), talks(tgt), PAIRS),
-        "one plain side": (segments("srcset", src), "".join(f"{pair[1]}\n" for pair in ordered), ordered),
-    }
-    *files, expected = contents[kind]
-    names = [f"{tmp_path}/newstest-{side}.sgm{suffix}" for side in ("src.en", "ref.de")]
-    for name, content in zip(names, files, strict=True):
-        Path(name).write_bytes(gzip.compress(content.encode()) if suffix else content.encode())
-    assert sentence_pairs(Sentences.read(find_sources((names[0], names[1]), Fields("src", "tgt")))) == expected
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (('docid="1"', 'docid="2"'), "segment 1 of document 1 of one corresponds to segment 1 of document 2"),
-        (
-            ("</refset>", '</refset><refset><doc docid="0"><seg id="1">x</seg></doc></refset>'),
-            "has segment 1 of document 0 2",
-        ),
-        (('<seg id="2"> Nein. </seg>\n', ""), "have different segments"),
-    ],
-)
-def test_segments_that_do_not_correspond_are_refused(change: tuple[str, str], message: str, tmp_path: Path) -> None:
-    sides = [[pair[side] for pair in PAIRS] for side in (0, 1)]
-    (tmp_path / "a.sgm").write_text(segments("srcset", sides[0]))
-    (tmp_path / "b.sgm").write_text(segments("refset", sides[1]).replace(*change))
-    with pytest.raises(HeedError, match=message):
-        Sentences.read(find_sources((f"{tmp_path}/a.sgm", f"{tmp_path}/b.sgm"), Fields("src", "tgt")))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        ('docid="', 'id="'),
-        ('docid="', 'DocID = "'),
-        ('"', "'"),
-        (' docid="0"', ""),
-        ('<seg id="1">', "<seg>"),
-        ('<seg id="1">', '<seg id="1" lang="{lang}">'),
-        ('<seg id="1">', "<seg lang={lang} id=1>"),
-        ("<url>", "<URL>"),
-        ("<title>", "<TITLE>"),
-    ],
-)
-def test_other_ways_to_write_the_same_markup(change: tuple[str, str], tmp_path: Path) -> None:
-    src, tgt = ([pair[side] for pair in PAIRS] for side in (0, 1))
-    before, after = change
-    makers = (talks, talks) if "docid" not in before and "seg" not in before and before != '"' else (
-        lambda lines: segments("srcset", lines), lambda lines: segments("refset", lines))  # fmt: skip
-    for name, make, lines in zip(("a.en", "a.de"), makers, (src, tgt), strict=True):
-        (tmp_path / name).write_text(make(lines).replace(before, after.format(lang=name[-2:])))
-    read = Sentences.read(find_sources((f"{tmp_path}/a.en", f"{tmp_path}/a.de"), Fields("src", "tgt")))
-    assert sorted(sentence_pairs(read)) == sorted(PAIRS)
-
-
-def test_segments_that_do_not_end_are_no_sentences(tmp_path: Path) -> None:
-    for name in ("a.en", "a.de"):
-        (tmp_path / name).write_text('<srcset>\n<doc docid="a">\n<seg id="1">No.\n</doc>\n')
-    with pytest.raises(HeedError, match="no sentences"):
-        Sentences.read(find_sources((f"{tmp_path}/a.en", f"{tmp_path}/a.de"), Fields("src", "tgt")))
+def test_every_format_is_read_or_refused() -> None:
+    assert {name for name, kind in FORMATS.items() if "give it alone" in kind["refused"]} == set(READERS)
 
 
 def test_training_validation_and_test_sets_are_looked_at(folder: Path) -> None:
@@ -327,21 +236,3 @@ def test_long_first_lines(tmp_path: Path) -> None:
     for name in ("a.jsonl", "a.json"):
         read = Sentences.read(find_sources((f"{tmp_path}/{name}",), Fields("src", "tgt")))
         assert sentence_pairs(read) == [(long, "y"), ("a", "b")]
-
-
-def test_the_languages_of_marked_files_are_those_of_their_names(folder: Path) -> None:
-    """The wrong order of two files is found by their names, as in pairs of text files."""
-    for name, kind in (("x-src.en", "srcset"), ("x-ref.de", "refset")):
-        (folder / f"{name}.sgm").write_text(segments(kind, ["No.", "Yes."]))
-    changes = {"test": "[[{}/x-ref.de.sgm,{}/x-src.en.sgm]]", "src_lang": "en", "tgt_lang": "de"}
-    assert "is de-en by its suffixes" in files_error(folder, changes)
-
-
-def test_a_folder_names_the_held_out_files_that_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("train.bpe", "dev.bpe", "test.bpe"):
-        write_lines(tmp_path, **{f"{name}_en": ["No."], f"{name}_de": ["Nein."]})
-    assert len(find_sources((str(tmp_path),), NAMES)) == 3
-    said = capsys.readouterr().err
-    assert f"{tmp_path}/dev.bpe.en" in said
-    assert f"{tmp_path}/test.bpe.en" in said
-    assert "train.bpe" not in said

@@ -9,21 +9,21 @@ import random
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 
 from heed.data.text.files_corpus import name_test_sets
 from heed.data.text.formats.entries import find_sources, parse_entries
-from heed.data.text.formats.fields import Fields
+from heed.data.text.formats.sources import Fields
 from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from tests.data.texts import ENGLISH, GERMAN, files_error, load_files, sentence_pairs, write_corpus
 
-ZSTD = b"\x28\xb5\x2f\xfd\x04\x00"
+zstd = partial(pa.compress, codec="zstd", asbytes=True)
 SKIPPED = b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd"
 """A zstd frame without content: https://www.rfc-editor.org/rfc/rfc8878#name-skippable-frames."""
 PAIR = b'{"src": "a b", "tgt": "c d"}\n'
@@ -81,7 +81,7 @@ REFUSED: list[tuple[str, Callable[[Path], object], dict[str, str], list[str]]] =
     ("named pipe", lambda f: os.mkfifo(f / "d.en"), source("d.en"), ["d.en is a named pipe"]),
     ("endless device", lambda f: (f / "d.en").symlink_to("/dev/zero"), source("d.en"), ["d.en is a", "device"]),
     ("JSONL pipe", lambda f: os.mkfifo(f / "t.jsonl"), JSONL, ["t.jsonl is a named pipe"]),
-    ("parquet folder", lambda f: (f / "t.parquet").mkdir(), PARQUET, ["t.parquet holds neither"]),
+    ("parquet folder", lambda f: (f / "t.parquet").mkdir(), PARQUET, ["t.parquet is a folder"]),
     ("link loop", lambda f: (f / "d.en").symlink_to("d.en"), source("d.en"), ["d.en cannot be read", "links"]),
     ("broken link", lambda f: (f / "d.en").symlink_to("nowhere"), source("d.en"), ["d.en does not exist"]),
     ("below a file", lambda f: None, source("train.en/x.en"), ["x.en does not exist"]),
@@ -90,17 +90,14 @@ REFUSED: list[tuple[str, Callable[[Path], object], dict[str, str], list[str]]] =
     ("lone name too long", lambda f: None, {"train": f"[{'a' * 300}]"}, ["aaa has no second file"]),
     ("pattern too long", lambda f: None, {"train": f"[{'a' * 300}*.tsv]"}, ["cannot be read: File name too long"]),
     # Compressed in some way.
-    ("zstd cut", content("a.en", zstandard.compress(RANDOM)[:-9]), source("a.en"), ["a.en cannot", "ended"]),
-    ("zstd damaged", content("a.en", ZSTD + b"rest"), source("a.en"), ["a.en cannot be read"]),
-    ("xz cut", content("a.en", lzma.compress(RANDOM)[:-9]), source("a.en"), ["a.en cannot be read", "ended"]),
-    ("bzip2 cut", content("a.en", bz2.compress(RANDOM)[:-9]), source("a.en"), ["a.en cannot be read", "ended"]),
+    ("zstd cut", content("a.en", zstd(RANDOM)[:-9]), source("a.en"), ["a.en cannot", "Truncated"]),
+    ("zstd damaged", content("a.en", zstd(b"a")[:6] + b"rest"), source("a.en"), ["a.en cannot be read"]),
+    ("bzip2 cut", content("a.en", bz2.compress(RANDOM)[:-9]), source("a.en"), ["a.en cannot be read", "Truncated"]),
     ("bzip2 in two parts", content("a.en", bz2.compress(b"a\n") + damaged(bz2.compress(b"b\n"))), source("a.en"),
      ["a.en cannot be read"]),
-    ("xz in two parts", content("a.en", lzma.compress(b"a\n") + damaged(lzma.compress(b"b\n"))), source("a.en"),
-     ["a.en cannot be read"]),
     ("bzip2 and more", content("a.en", bz2.compress(b"a\n") + b"more"), source("a.en"), ["a.en cannot be read"]),
-    ("lz4", content("a.en", b"\x04\x22\x4d\x18rest"), source("a.en"), ["compressed with lz4", "lz4 -d"]),
-    ("zip", content("a.en", b"PK\x03\x04rest"), source("a.en"), ["compressed with zip", "unzip"]),
+    ("xz", content("a.en", lzma.compress(b"a\n")), source("a.en"), ["unsupported", "xz -d"]),
+    ("zip", content("a.en", b"PK\x03\x04rest"), source("a.en"), ["unsupported", "unzip"]),
     ("gzip cut", content("a.en.gz", gzip.compress(RANDOM)[:-9]), source("a.en.gz"), ["a.en.gz cannot be read"]),
     ("gzip and more", content("a.en.gz", gzip.compress(b"a\n") + b"more"), source("a.en.gz"), ["cannot be read"]),
     ("gzip checksum", content("a.en.gz", gzip.compress(b"a\n")[:-8] + b"12345678"), source("a.en.gz"), ["data check"]),
@@ -209,20 +206,16 @@ READ: list[tuple[str, Callable[[Path], object], dict[str, str], list[str]]] = [
     ("tabs inside text", content("a.en", b"a\tb\nc\nd\ne\n"), source("a.en"), ["a\tb", "c", "d", "e"]),
     ("gzip without suffix", content("a.en", gzip.compress(b"a\nb\nc\nd\n")), source("a.en"), ["a", "b", "c", "d"]),
     ("suffix without gzip", content("a.en.gz", b"a\nb\nc\nd\n"), source("a.en.gz"), ["a", "b", "c", "d"]),
-    ("xz", content("a.en", lzma.compress(b"a\nb\nc\nd\n")), source("a.en"), ["a", "b", "c", "d"]),
+    ("lz4", content("a.en", pa.compress(b"a\nb\nc\nd\n", "lz4", asbytes=True)), source("a.en"), ["a", "b", "c", "d"]),
     ("bzip2", content("a.en", bz2.compress(b"a\nb\nc\nd\n")), source("a.en"), ["a", "b", "c", "d"]),
-    ("zstd after a skipped frame", content("a.en", SKIPPED + zstandard.compress(b"a\nb\n") + SKIPPED +
-     zstandard.compress(b"c\nd\n")), source("a.en"), ["a", "b", "c", "d"]),
+    ("zstd after a skipped frame", content("a.en", SKIPPED + zstd(b"a\nb\n") + SKIPPED +
+     zstd(b"c\nd\n")), source("a.en"), ["a", "b", "c", "d"]),
     ("bzip2 in two parts", content("a.en", bz2.compress(b"a\nb") + bz2.compress(b"c\nd\ne\n")), source("a.en"),
      ["a", "bc", "d", "e"]),
-    ("xz padded with zeros", content("a.en", lzma.compress(b"a\nb\n") + bytes(4) + lzma.compress(b"c\nd\n")),
-     source("a.en"), ["a", "b", "c", "d"]),
-    ("zstd in two frames", content("a.en", zstandard.compress(b"a\nb\n") + zstandard.compress(b"c\nd\n")),
+    ("zstd in two frames", content("a.en", zstd(b"a\nb\n") + zstd(b"c\nd\n")),
      source("a.en"), ["a", "b", "c", "d"]),
     ("gzip in two parts", content("a.en.gz", gzip.compress(b"a\nb") + gzip.compress(b"c\nd\ne\n")), source("a.en.gz"),
      ["a", "bc", "d", "e"]),
-    ("gzip padded with zeros", content("a.en.gz", gzip.compress(b"a\nb\nc\nd\n") + bytes(9)), source("a.en.gz"),
-     ["a", "b", "c", "d"]),
     ("one character a line", content("a.en", b"a\nb\nc\nd\n"), source("a.en"), ["a", "b", "c", "d"]),
     ("a long name", content("a" * 240 + ".en", b"a\nb\nc\nd\n"), source("a" * 240 + ".en"), ["a", "b", "c", "d"]),
     ("a dictionary column", table(src=pa.array(["a", "b"]).dictionary_encode(), tgt=["c", "d"]), PARQUET, ["a", "b"]),
@@ -290,7 +283,7 @@ def test_files_and_caches_without_permission() -> None:
         (folder / "train.de").chmod(0)
         with without_privileges():
             assert "train.de cannot be read: Permission denied" in files_error(folder, {"cache_dir": "{}/intact"})
-            for name in ("private", "private/a.tsv", "private/*.tsv"):
+            for name in ("private/a.tsv", "private/*.tsv"):
                 message = files_error(folder, {"train": f"[{{}}/{name}]", "cache_dir": "{}/intact"})
                 assert f"{folder}/{name} cannot be read: Permission denied" in message
         (folder / "train.de").chmod(0o444)

@@ -5,8 +5,8 @@ import csv
 import gzip
 import io
 import json
-import lzma
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import escape, quoteattr
@@ -14,15 +14,14 @@ from xml.sax.saxutils import escape, quoteattr
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 from datasets import Dataset, Features, Image, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.text import source as text_module
-from heed.data.text.formats import fields, records, text_files
+from heed.data.text.formats import records, sources
 from heed.data.text.formats.entries import find_sources, parse_entries
-from heed.data.text.formats.fields import Fields
+from heed.data.text.formats.sources import Fields
 from heed.data.text.hub_corpus import DatasetSource
 from heed.data.text.source import Sentences
 from heed.errors import HeedError
@@ -93,7 +92,7 @@ def test_every_format_keeps_the_text_in_blocks_of_any_size(
     block: int, write: Callable[[Path, Pairs], tuple[str, ...]], pairs: Pairs
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (text_module, fields, records, text_files):
+        for module in (text_module, records, sources):
             patch.setattr(module, "BLOCK", block)
         (source,) = find_sources(write(Path(folder), pairs), FIELDS)
         assert sentence_pairs(Sentences.read([source])) == pairs
@@ -104,7 +103,7 @@ def test_every_format_keeps_the_text_in_blocks_of_any_size(
             assert len(advanced) > 1
 
 
-COMPRESS = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress, "zst": zstandard.compress}
+COMPRESS = {"gz": gzip.compress, "bz2": bz2.compress, "zst": partial(pa.compress, codec="zstd", asbytes=True)}
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
@@ -123,8 +122,7 @@ def test_every_format_may_be_compressed(
 
 
 def test_line_numbers_count_from_the_start_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (fields, text_files):
-        monkeypatch.setattr(module, "BLOCK", 10)
+    monkeypatch.setattr(sources, "BLOCK", 10)
     (tmp_path / "t.tsv").write_bytes(b"en\tde\n" + b"a\tb\n" * 40 + b"only one column\n")
     (tmp_path / "t.jsonl").write_bytes(b'{"en": "a", "de": "b"}\n' * 40 + b"{}\n")
     (tmp_path / "t.en").write_bytes(b"a\n" * 40 + b"\xff\n")
@@ -142,7 +140,7 @@ def test_line_numbers_count_from_the_start_of_the_file(tmp_path: Path, monkeypat
 def test_files_of_different_lengths_are_refused(
     src: int, tgt: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_files, "BLOCK", 7)
+    monkeypatch.setattr(sources, "BLOCK", 7)
     (tmp_path / "t.en").write_bytes(b"\n" * src)
     (tmp_path / "t.de").write_bytes(b"b\n" * (tgt - 1) + b"last")
     with pytest.raises(HeedError, match=rf"t.en has {src} lines and .*t.de {tgt}"):
@@ -231,14 +229,13 @@ def test_encodings_and_entities_of_a_translation_memory(tmp_path: Path) -> None:
             read_tmx(tmp_path, unit(en="a&nbsp;b", de="c"), declaration=declaration)
 
 
-def test_patterns_and_folders(tmp_path: Path) -> None:
+def test_patterns(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     for number in range(3):
         for language in ("en", "de"):
             (tmp_path / "parts" / f"{number}.{language}").write_text(f"{language} {number}\n")
     (tmp_path / "parts" / "x.tsv").write_text("en\tde\nen 9\tde 9\n")
-    (tmp_path / "parts" / "._x.tsv").write_bytes(b"\0")
-    (tmp_path / "parts" / "._0.en").write_bytes(b"\0")
+    (tmp_path / "parts" / "._x.tsv").write_bytes(b"\0")  # hidden, as macOS writes it
     expected = [(f"en {n}", f"de {n}") for n in range(3)]
 
     def read(*entry: str) -> Pairs:
@@ -247,20 +244,13 @@ def test_patterns_and_folders(tmp_path: Path) -> None:
     assert read("parts/*.en", "parts/*.de") == expected
     assert read("parts/[12].en", "parts/[12].de") == expected[1:]
     assert read("parts/*.tsv") == [("en 9", "de 9")]
-    assert sorted(read("parts")) == sorted([*expected, ("en 9", "de 9")])
     for entry, message in (
         (("parts/*.fr", "parts/*.de"), "matches no file"),
         (("parts/[12].en", "parts/*.de"), "matches 2 files and .* 3: each source file"),
-        ((".",), "holds neither files with both sides"),
+        (("parts",), r"parts is a folder: .*parts/\*\.en"),
     ):
         with pytest.raises(HeedError, match=message):
             read(*entry)
-    (tmp_path / "parts" / "3.de").write_text("de 3\n")
-    with pytest.raises(HeedError, match=r"parts/3\.de has no translation in this folder"):
-        read("parts")
-    (tmp_path / "parts" / "3.de.gz").write_bytes(gzip.compress(b"de 4\n"))
-    with pytest.raises(HeedError, match=r"parts/3\.de and .*parts/3\.de\.gz would both be 3\.de: keep one"):
-        read("parts")
 
 
 def test_columns_by_number_and_scores(folder: Path) -> None:
@@ -331,6 +321,10 @@ def test_a_repository_with_configurations_and_translations(folder: Path) -> None
         hub_corpus(**options).load()
     with pytest.raises(HeedError, match=r"Config name is missing.*'de-en', 'fr-en'.*choose another data.config"):
         hub_corpus(**options | {"config": "null"}).load()
+    for file in repository.rglob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(HeedError, match=r"repository could not be loaded .*magic bytes"):
+        hub_corpus(**options | {"config": "de-en"}).load()
 
 
 def test_other_columns_are_not_decoded() -> None:

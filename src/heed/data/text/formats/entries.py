@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from glob import glob
 from pathlib import Path
 
-from heed.data.text.formats.detect import find_format, refuse_format
-from heed.data.text.formats.fields import Fields, FileSource
-from heed.data.text.formats.files import COMPRESSED, without_compression
+from heed.data.text.formats.files import COMPRESSED, find_format, refuse_format, without_compression
 from heed.data.text.formats.records import (
     read_bars,
     read_csv,
@@ -18,16 +16,15 @@ from heed.data.text.formats.records import (
     read_tmx,
     read_tsv,
 )
-from heed.data.text.formats.text_files import read_marked, read_text
+from heed.data.text.formats.sources import Fields, FileSource, read_text
 from heed.data.text.source import Advance, Sentences
 from heed.errors import HeedError
 from heed.files import expand_home
-from heed.progress import print_line
 
 FileEntry = str | Sequence[str]
-"""A pair of text files [source, target], or one file or folder with both sides; names may be patterns ("*.tsv.gz")."""
+"""A pair of text files [source, target], or one file with both sides; names may be patterns ("*.tsv.gz")."""
 Entry = tuple[str, ...]
-"""(source, target), or (file or folder with both sides,)."""
+"""(source, target), or (file with both sides,)."""
 READERS: dict[str, Callable[[FileSource, Advance], Iterator[Sentences]]] = {
     "jsonl": read_json_lines,
     "json": read_json,
@@ -64,20 +61,20 @@ def _parse_entry(key: str, entry: FileEntry) -> Entry:
 
 
 def _format(name: str) -> str | None:
-    """Return the format of a suffix of `SUFFIXES`; None for text files and folders."""
+    """Return the format of a suffix of `SUFFIXES`; None for text files."""
     suffix = Path(without_compression(name)).suffix.lower()  # a compressed file has a second one (.tsv.gz)
     return suffix[1:] if suffix in SUFFIXES else None
 
 
 def find_sources(entry: Entry, fields: Fields) -> list[FileSource]:
-    """Return the sources of an entry, sorted by name: several for a pattern or a folder.
+    """Return the sources of an entry, sorted by name: several for a pattern.
 
-    Raise a HeedError if nothing matches, the matches of two patterns do not correspond, or a folder cannot be read.
+    Raise a HeedError if nothing matches, or the matches of two patterns do not correspond.
     """
     try:
         if len(entry) == 2:
             return _pair_files(*entry)
-        return [source for path in _expand(entry[0]) for source in _open(path, fields)]
+        return [_open(path, fields) for path in _expand(entry[0])]
     except OSError as error:
         raise HeedError(f"{error.filename} cannot be read: {error.strerror}.") from error
 
@@ -101,10 +98,10 @@ def _pair_files(src: str, tgt: str) -> list[FileSource]:
 
 
 def _open_pair(*files: Path) -> FileSource:
-    formats = [find_format(file, in_pair=True) for file in files]
-    for file, name in zip(files, formats, strict=True):
-        refuse_format(file, name, "pair")
-    return FileSource(files, read_marked if any(formats) else read_text)
+    for file in files:
+        if name := find_format(file, in_pair=True):
+            refuse_format(file, name)
+    return FileSource(files, read_text)
 
 
 def _wildcard_text(pattern: str, path: Path) -> tuple[str, ...]:
@@ -127,47 +124,19 @@ def _expand(name: str) -> list[Path]:
     return matches
 
 
-def _open(path: Path, fields: Fields) -> list[FileSource]:
+def _open(path: Path, fields: Fields) -> FileSource:
     if os.path.isdir(path):  # noqa: PTH112  # False for a name that is too long
-        return _open_folder(path, fields)
+        raise HeedError(
+            f"{path} is a folder: name its files by a pair of patterns, '[[{path}/*.en,{path}/*.de]]', or by one for "
+            f"files with both sides, '[{path}/*.tsv]'."
+        )
     by_suffix, found = _format(path.name), find_format(path)
-    if by_suffix is None:
-        refuse_format(path, found, "alone")
+    if by_suffix is None and found and found not in READERS:
+        refuse_format(path, found)
     name = found if found in READERS else by_suffix
     if name is None:
         raise HeedError(
             f"{path} has no second file. Give a pair of text files, '[[source file,target file]]', or one file with "
             f"both sides ({', '.join(SUFFIXES)}), which may be compressed ({', '.join(COMPRESSED)})."
         )
-    return [FileSource((path,), READERS[name], fields)]
-
-
-def _open_folder(folder: Path, fields: Fields) -> list[FileSource]:
-    """Return the files with both sides in a folder, and its pairs of text files NAME.SRC_LANG and NAME.TGT_LANG.
-
-    Hidden files, which macOS adds, are skipped.
-    """
-    files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
-    found = [source for file in files if _format(file.name) for source in _open(file, fields)]
-    names = [(file, *without_compression(file.name).rpartition(".")) for file in files]
-    sides: tuple[dict[str, Path], dict[str, Path]] = {}, {}  # source and target files by stem
-    for language, side in zip(fields.languages, sides, strict=True):
-        for file, stem, _, suffix in names:
-            if stem and suffix == language and side.setdefault(stem, file) is not file:
-                raise HeedError(f"{side[stem]} and {file} would both be {stem}.{language}: keep one of them.")
-    src_files, tgt_files = sides
-    if alone := sorted(src_files.keys() ^ tgt_files.keys()):
-        raise HeedError(
-            f"{(src_files | tgt_files)[alone[0]]} has no translation in this folder: add it, or choose files by a "
-            "pair of patterns."
-        )
-    found += [_open_pair(file, tgt_files[stem]) for stem, file in src_files.items()]
-    held_out = [s.name for s in found if re.search(r"(^|[/._-])(dev|val|valid|test)[^/]*$", s.name, re.IGNORECASE)]
-    if 0 < len(held_out) < len(found):
-        print_line(f"{folder}: all files are read, {', '.join(held_out)} too. Choose others by a pattern.")
-    if not found:
-        raise HeedError(
-            f"{folder} holds neither files with both sides ({', '.join(SUFFIXES)}) nor pairs of text files whose "
-            "suffixes are data.src_lang and data.tgt_lang (a.en and a.de)."
-        )
-    return found
+    return FileSource((path,), READERS[name], fields)

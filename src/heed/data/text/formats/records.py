@@ -2,19 +2,17 @@
 
 import csv
 import json
-import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice, zip_longest
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
-from heed.data.text.formats.detect import ROWS, arrays_of_objects
-from heed.data.text.formats.fields import FileSource
-from heed.data.text.formats.files import read_bytes, read_lines
+from heed.data.text.formats.files import arrays_of_objects, read_bytes, read_lines
+from heed.data.text.formats.sources import FileSource
 from heed.data.text.source import BLOCK, Advance, Sentences
 from heed.errors import HeedError, first_line
 from heed.languages import find_language, named_language
@@ -122,8 +120,7 @@ def _read_table(
     rows = filter(itemgetter(1), read_rows(source.file, advance))
     if (first := next(rows, None)) is None:
         return
-    sample = (row for _, row in islice(read_rows(source.file, lambda _: None), ROWS))
-    indices, width, has_header = _find_columns(source, *first, sample)
+    indices, width, has_header = _find_columns(source, *first)
 
     def values(row: Sequence[str]) -> list[str]:
         if len(row) <= max(indices):
@@ -138,14 +135,11 @@ def _read_table(
     yield from source.read_records("line", rows if has_header else chain([first], rows), values)
 
 
-def _find_columns(
-    source: FileSource, line: int, header: Sequence[str], sample: Iterable[Sequence[str]]
-) -> tuple[tuple[int, ...], int, bool]:
+def _find_columns(source: FileSource, line: int, header: Sequence[str]) -> tuple[tuple[int, ...], int, bool]:
     """Return the indices of the fields' columns, the maximum number of columns, and whether there is a header.
 
     The maximum is 0, for no limit, if the fields are column numbers. Instead of the default names, the languages may be
-    column names; two columns without any are read as they are, and a line on stderr says so. ``sample``: the first
-    rows, to suggest columns.
+    column names; two columns without any are read as they are, and a line on stderr says so.
     """
     fields = source.fields.names
     if all(name.isdecimal() and int(name) > 0 for name in fields):
@@ -163,13 +157,10 @@ def _find_columns(
             print_line(f"{source.file}: reading columns 1 and 2 as source and target, and line {line} as {kind}.")
             return (0, 1), 2, has_header
     if missing := [name for name in fields if name not in names]:
-        columns = zip_longest(*sample, fillvalue="")
-        different_words = [len({*re.findall(r"[^\W\d_]+", " ".join(column))}) for column in columns] + [0, 0]
-        src, tgt = sorted(sorted(range(len(different_words)), key=lambda n: -different_words[n])[:2])
         raise HeedError(
             f"{source.file}, line {line}: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set "
             "data.src_field and data.tgt_field (and data.score_field) to column names of the first line, or to "
-            f"column numbers if there is no header: data.src_field={src + 1} data.tgt_field={tgt + 1}."
+            "column numbers if there is no header, such as data.src_field=1 data.tgt_field=2."
         )
     if repeated := [name for name in fields if names.count(name) > 1]:
         raise HeedError(

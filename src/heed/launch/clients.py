@@ -1,27 +1,36 @@
-"""``heed check``: the faults of a corpus with their lines, and what a training would do with it."""
+"""Other users of a plan: ``heed check``, ``heed prepare``, and in Python `heed.train` and `heed.check`."""
 
+import signal
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
+from urllib import parse
 
+from heed import launch
+from heed.data.pairs.pairs import encode
 from heed.data.text.corpus import Text
-from heed.data.text.formats.text_files import read_text
+from heed.data.text.formats.sources import read_text
 from heed.data.text.source import Source
 from heed.errors import HeedError
 from heed.evaluation.diagnosis import describe, diagnose
 from heed.evaluation.parallel_text import ENOUGH, Fault, Sides, find_faults
 from heed.files import is_device, replacing, write_file
-from heed.launch.compose import compose, flags_last
+from heed.launch import HEED_TRAIN
+from heed.launch.compose import compose, expand_resume, flags_last, quote
 from heed.launch.errors import explained
-from heed.launch.plan import settle
-from heed.launch.program import HEED_TRAIN
+from heed.launch.finish import run_facts
+from heed.launch.plan import check_options, read_corpus, settle
+from heed.launch.processes import leave_process_group
 from heed.launch.run import build
-from heed.launch.summary import run_facts
 from heed.progress import progress_bar
+from heed.runs.trained import TrainedRun
 from heed.training.callbacks.diagnosis import known_facts, sample_text
+from heed.training.callbacks.signals import SIGNALS, Interrupted
 
 NAMED_RANGES = 5  # lines or ranges of lines that are named for each fault
 
@@ -130,9 +139,95 @@ def _write_kept(folder: Path, texts: Sequence[Text]) -> Iterator[str]:
         for text in texts:
             src_lang, tgt_lang = text.direction
             languages = ("src", "tgt") if src_lang == tgt_lang else (src_lang, tgt_lang)
-            src, tgt = (quote(f"{text.name or 'train'}.{language}", safe="") for language in languages)
+            src, tgt = (parse.quote(f"{text.name or 'train'}.{language}", safe="") for language in languages)
             with (unfinished / src).open("wb") as src_file, (unfinished / tgt).open("wb") as tgt_file:
                 for block in map(text.read, text.clean.blocks):
                     src_file.write("".join(f"{line}\n" for line in block.src).encode())
                     tgt_file.write("".join(f"{line}\n" for line in block.tgt).encode())
             yield f"{folder / src} and {folder / tgt} have the {len(text.clean):,} pairs that cleaning keeps."
+
+
+def prepare(words: Sequence[str]) -> str:
+    """Prepare the text of ``heed train WORDS``, and return a report.
+
+    Raises:
+        HeedError: if an option is wrong or the data cannot be read.
+    """
+    sys.argv = [HEED_TRAIN, *words]  # messages name the program whose options these are
+    with explained(words):
+        words = flags_last(words)
+        options, parts = check_options(compose(words).options)
+    corpus, tokenizer = read_corpus(options, parts)
+    lines = []
+    for text in corpus.train.texts:
+        pairs = encode(text, tokenizer)
+        src, tgt = pairs.chunk_tokens.sum(axis=0).tolist()
+        lines += [
+            f"Prepared: {text.name}{': ' if text.name else ''}{len(pairs):,} pairs with {src:,} source and "
+            f"{tgt:,} target tokens",
+            f"Folder:   {pairs.folder}",
+            f"Digest:   {pairs.digest}",
+        ]
+    return "\n".join([*lines, f"Text:     {corpus.digest}"])
+
+
+# ---- from Python and notebooks
+
+
+def train(*overrides: str, **options: Any) -> TrainedRun:
+    """Train a model as ``heed train`` does, and return the finished run.
+
+    The first Ctrl-C, or "Interrupt" in a notebook, saves a checkpoint; ``heed.train(resume=RUN)`` continues the run. A
+    second one ends the whole process.
+
+    Args:
+        overrides: as on the command line: ``"model=rnn"``, ``"trainer.max_steps=100"``.
+        options: the same as arguments: ``model="rnn"``, ``**{"data.train": [["a.en", "a.de"]]}``.
+
+    Raises:
+        HeedError: if the command would end with a message for the user.
+        KeyboardInterrupt: if the run was interrupted.
+    """
+    try:
+        with _as_command(overrides, options) as words, explained(words):
+            run = launch.train(compose(expand_resume(words)))
+            assert run is not None  # only a search ends a run early
+            return run
+    except Interrupted as interrupted:
+        raise KeyboardInterrupt from interrupted
+    finally:
+        leave_process_group()
+
+
+def check_corpus(
+    *overrides: str, lines: str | Path | None = None, write: str | Path | None = None, **options: Any
+) -> list[str]:
+    """Return what ``heed check`` prints about a corpus: sizes, and one line for each fault (`heed.check`).
+
+    Args:
+        overrides, options: as for `heed.train`: ``data="files"``, ``**{"data.train": [["a.en", "a.de"]]}``.
+        lines: file for a table of all faulty lines, and of those that cleaning drops.
+        write: folder for the pairs that cleaning keeps.
+
+    Raises:
+        HeedError: if an option is wrong, the data cannot be read, or ``lines`` or ``write`` exists.
+    """
+    with _as_command(overrides, options) as words:
+        table, folder = (None if path is None else Path(path) for path in (lines, write))
+        return list(check(words, lines=table, write=folder))
+
+
+@contextmanager
+def _as_command(overrides: Sequence[str], options: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Let this process be ``heed train`` inside the block, for messages and Lightning's processes; yield its words."""
+    words = flags_last([*overrides, *(f"{name}={quote(value)}" for name, value in options.items())])
+    main, argv = sys.modules["__main__"], sys.argv
+    spec, handlers = getattr(main, "__spec__", None), {number: signal.getsignal(number) for number in SIGNALS}
+    launch.become_heed_train(words)
+    try:
+        yield words
+    finally:
+        sys.argv, main.__spec__ = argv, spec
+        if threading.current_thread() is threading.main_thread():  # Lightning leaves those of a run
+            for number, handler in handlers.items():
+                signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Files of pairs, and records whose fields hold the source, the target and the score."""
+"""Files of pairs: two text files, or one file with records whose fields hold source, target and score."""
 
 import math
 import os
@@ -8,7 +8,7 @@ from itertools import islice, starmap
 from pathlib import Path
 from typing import Any, TypeVar
 
-from heed.data.text.formats.files import find_compression
+from heed.data.text.formats.files import find_compression, read_lines
 from heed.data.text.source import BLOCK, Advance, Sentences
 from heed.errors import HeedError
 
@@ -116,6 +116,30 @@ class FileSource:
         while block := list(islice(rows, BLOCK)):
             src, tgt, *scores = map(list, zip(*block, strict=True))
             yield Sentences(src, tgt, scores=scores[0] if scores else None)
+
+
+def read_text(source: FileSource, advance: Advance) -> Iterator[Sentences]:
+    """Read a source and a target file with one sentence per line."""
+    src_file, tgt_file = source.files
+    if src_file.samefile(tgt_file):
+        raise HeedError(
+            f"{src_file} is given for both sides: give a source file and a target file, or one table with both "
+            "columns as '[table.tsv]' (to train on identical sides, give a copy of the file)."
+        )
+    sides = [read_lines(file, advance) for file in source.files]
+    count = 0
+    while True:
+        src, tgt = ([one_line(line) for line in islice(side, BLOCK)] for side in sides)
+        if len(src) != len(tgt):
+            lines = [count + len(own) + sum(1 for _ in side) for own, side in zip((src, tgt), sides, strict=True)]
+            raise HeedError(
+                f"{src_file} has {lines[0]:,} lines and {tgt_file} {lines[1]:,}: line n of one file must be the "
+                f"translation of line n of the other."
+            )
+        if not src:
+            return
+        yield Sentences(src, tgt)
+        count += len(src)
 
 
 def one_line(text: str) -> str:
