@@ -143,8 +143,8 @@ def translate(life: Life) -> None:
     found, again = ([each for line in output.splitlines() for each in json.loads(line)["translations"]]
                     for output in outputs)  # fmt: skip
     # Two hypotheses whose scores differ by rounding may change places.
-    far = [(one, other) for one, other in zip(found, again, strict=True)
-           if one["text"] != other["text"] and abs(one["score"] - other["score"]) > oracles.SCORE_TOLERANCE]  # fmt: skip
+    other = [pair for pair in zip(found, again, strict=True) if pair[0]["text"] != pair[1]["text"]]
+    far = [pair for pair in other if abs(pair[0]["score"] - pair[1]["score"]) > oracles.SCORE_TOLERANCE]
     if far:
         life.problems.append(f"translate {words} {n_best}: {len(far)} translations depend on the batch: {far[0]}")
 
