@@ -11,7 +11,6 @@ from heed.data.steps.batch import Batch
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq, TrainableSeq2Seq
 from heed.symbols import BOS
-from heed.training.loss import translation_loss
 from heed.training.memory import checkpoint_layers
 
 
@@ -26,7 +25,7 @@ def loss_gradients_and_memory(model: TrainableSeq2Seq, batch: Batch) -> tuple[Te
     torch.manual_seed(3)
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         hidden = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
-        loss, _ = translation_loss(hidden, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1)
+        loss, _ = hidden.loss(batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1)
     memory = sum(kept)
     return loss.detach(), list(torch.autograd.grad(loss, list(model.parameters()))), memory
 

@@ -16,7 +16,7 @@ from heed.data.steps.batch import Batch
 from heed.errors import HeedError
 from heed.models.seq2seq import Memory, Seq2Seq
 from heed.symbols import BOS, PAD
-from heed.training.scheduled_sampling import ExponentialDecay, InverseSigmoidDecay, LinearDecay
+from heed.training.schedules import ExponentialDecay, InverseSigmoidDecay, LinearDecay
 from tests.training.test_module import FAMILIES, build_module, loss_and_gradients, random_batch
 from tests.training.test_module import tokenizer as tokenizer
 

@@ -24,8 +24,7 @@ from heed.runs.model_card import write_model_card
 from heed.runs.results import INITIAL_SCORES, build_results, write_results
 from heed.training.callbacks.attention_heads import MeasureAttentionHeads
 from heed.training.callbacks.checkpoints import Checkpoints
-from heed.training.callbacks.metrics_logger import MetricsLogger
-from heed.training.callbacks.text_counts import CountTexts
+from heed.training.callbacks.metrics import CountTexts, MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
 

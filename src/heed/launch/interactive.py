@@ -15,7 +15,7 @@ from heed.launch.compose import compose, expand_resume, flags_last, quote
 from heed.launch.errors import explained
 from heed.launch.processes import leave_process_group
 from heed.runs.trained import TrainedRun
-from heed.training.callbacks.signals import SIGNALS, Interrupted
+from heed.training.callbacks.stopping import SIGNALS, Interrupted
 
 
 def train(*overrides: str, **options: Any) -> TrainedRun:

@@ -61,7 +61,7 @@ class DecoderOutput:
 class DecoderHidden:
     """The decoder's output before the output layer: logits = states · weightᵀ + bias.
 
-    The logits of a whole batch are by far the largest tensor in training. A loss can compute them in parts.
+    The logits of a whole batch are by far the largest tensor in training. The loss computes them in parts.
     """
 
     states: Float[Tensor, "*B D"]
@@ -79,6 +79,32 @@ class DecoderHidden:
             logits[:, PAD] = logits[:, BOS] = -torch.inf
             best.append(logits.argmax(1))
         return torch.cat(best).view(self.states.shape[:-1])
+
+    def loss(
+        self,
+        target: Int[Tensor, "*B T"],
+        positions: Int[Tensor, " N"],
+        *,
+        label_smoothing: float,
+        r_drop: float = 0.0,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Return the training loss and the negative log-likelihood, as sums over target tokens, in nats.
+
+        The loss is the label-smoothed cross-entropy (`heed.functional.cross_entropy`) or, with ``r_drop``, that of two
+        passes of the model (`heed.functional.r_drop_loss`). The states of sentence b are then the rows 2 b and 2 b + 1.
+
+        Args:
+            positions: the tokens to sum over, as positions in the flattened ``target``. Padding is left out, and a mask
+                of it would make the host wait for the device.
+        """
+        states, tokens = self.states.flatten(0, -2), target.flatten().index_select(0, positions).long()
+        layer = (self.weight, self.bias, tokens)
+        if not r_drop:
+            return kernels.cross_entropy(states.index_select(0, positions), *layer, label_smoothing=label_smoothing)
+        length = target.shape[-1]
+        first = positions + positions // length * length
+        hidden = torch.stack([states.index_select(0, first), states.index_select(0, first + length)])
+        return kernels.r_drop_loss(hidden, *layer, label_smoothing=label_smoothing, alpha=r_drop)
 
 
 class DecoderState(ABC):
