@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from heed.kernels.cpu import max_onednn_rows
+from heed.kernels.choice import max_onednn_rows
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 START = """
 import re
 from pathlib import Path
-from heed.kernels.cpu import keep_freed_memory
+from heed.kernels.choice import keep_freed_memory
 
 keep_freed_memory()
 import torch

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from heed.kernels.cpu import has_fast_bf16_matmul, max_onednn_rows
+from heed.kernels.choice import has_fast_bf16_matmul, max_onednn_rows
 from heed.training.trainer import resolve_precision
 
 INTEL_AVX512 = {"GenuineIntel", "avx2", "avx512f", "avx512_bf16"}
@@ -24,7 +24,7 @@ CPUS: dict[str, tuple[set[str], str, int]] = {
 @pytest.mark.parametrize("cpu", CPUS)
 def test_each_kind_of_cpu(cpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     flags, precision, rows = CPUS[cpu]
-    monkeypatch.setattr("heed.kernels.cpu._flags", lambda: flags)
+    monkeypatch.setattr("heed.kernels.choice._flags", lambda: flags)
     assert resolve_precision("auto", "cpu") == precision
     assert has_fast_bf16_matmul() == (precision == "bf16-mixed")
     assert max_onednn_rows() == rows

@@ -1,4 +1,4 @@
-"""Linear maps."""
+"""Linear maps and dropout."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,3 +35,8 @@ def repeated_linear(weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | No
 def cast_for_matmul(x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
     """Return ``x`` in the dtype of matrix products. Here unchanged: under autocast each product casts it."""
     return x
+
+
+def dropout(x: Float[Tensor, "*B"], p: float) -> Float[Tensor, "*B"]:
+    """Set each element to zero with probability ``p`` and scale the others by 1 / (1 − p) (Srivastava et al. 2014)."""
+    return F.dropout(x, p)

@@ -20,7 +20,7 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from heed.compat import call_after_closure, connected_strategy
 from heed.errors import HeedError
 from heed.habits import in_heed
-from heed.kernels.cpu import has_fast_bf16_matmul, keep_freed_memory
+from heed.kernels.choice import has_fast_bf16_matmul, keep_freed_memory
 from heed.options import AtLeast1, raise_problems, suggest
 from heed.runs.checkpoints import Selection
 from heed.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
