@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from heed import kernels
 from heed.decoding.search import for_search
-from heed.layers.feedforward import ACTIVATIONS
+from heed.layers.residual import ACTIVATIONS
 from heed.models import build_model
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import DecoderState, Seq2Seq

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from heed.layers.feedforward import FeedForward
+from heed.layers.residual import FeedForward
 
 B, N, D, F = 2, 5, 7, 11
 

@@ -1,10 +1,10 @@
 """The interface that every model implements. Training, search and scoring know nothing else about a model."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +13,13 @@ from torch import Tensor, nn
 
 from heed import kernels, options
 from heed.functional.linear import Prepare
+from heed.layers.attention_scores import SourceMask
 from heed.layers.edits import Edits, Heads
-from heed.models.inputs import Lengths, SourceMask, SrcIds
 from heed.symbols import BOS, PAD
+
+SrcIds = Int[Tensor, "B S"]
+Lengths = Int[Tensor, " B"] | None
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 ARGMAX_ROWS = 512  # rows whose logits exist at a time in `DecoderHidden.best_tokens`
 
@@ -290,3 +294,16 @@ class TrainableSeq2Seq(Seq2Seq):
         """Encode (see `encode`), and decode under teacher forcing, without the output layer."""
         memory = self.encode(src, src_mask, src_lengths=src_lengths)
         return self.run_decoder(tgt_in, self.start(memory))[0]
+
+
+class Stack(nn.ModuleList, Generic[ModuleT]):
+    """`nn.ModuleList` with the class of its modules, which the type checker cannot know otherwise."""
+
+    def __init__(self, modules: Iterable[ModuleT]) -> None:
+        super().__init__(modules)
+
+    def __iter__(self) -> Iterator[ModuleT]:
+        return super().__iter__()  # type: ignore[return-value]
+
+    def __getitem__(self, index: int) -> ModuleT:  # type: ignore[override]
+        return super().__getitem__(index)  # type: ignore[return-value]
