@@ -15,9 +15,8 @@ from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction, align, to_gold
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.symptoms import has_repeats
-from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.engine import pad
-from heed.inference.outputs import Attended
+from heed.inference.outputs import Attended, choose_extraction, word_maps
 from heed.inference.searches import SearchOptions
 from heed.inference.translator import Translator
 from heed.models import build_model
