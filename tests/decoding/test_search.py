@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import pytest
@@ -16,12 +16,8 @@ from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
 from heed.decoding.beam import Beams
 from heed.decoding.search import token_log_probs
 from heed.errors import HeedError
-from heed.kernels import stable_topk
-from heed.layers.attention import HEAD_SCORES, CrossAttentionConfig, SelfAttentionConfig
-from heed.models import build_model
 from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, Seq2Seq
 from heed.symbols import BOS, EOS, PAD
-from tests.conftest import CONFIGS
 
 
 @dataclass(frozen=True)
@@ -133,23 +129,6 @@ def test_a_wide_beam_is_exhaustive(seed: int, alpha: float, n_best: int, spread:
         assert_same(n_bests, exhaustive(model, source, limit, alpha)[:n_best])
 
 
-@pytest.mark.parametrize("score", HEAD_SCORES)
-def test_a_wide_beam_is_exhaustive_with_each_score_in_the_transformer(score: str) -> None:
-    scores = {
-        "self_attention": SelfAttentionConfig(kind="qkv", score=score),
-        "cross_attention": CrossAttentionConfig(score=score),
-    }
-    model = build_model(replace(CONFIGS["transformer"], **scores), src_vocab=23, tgt_vocab=6, joint=False)
-    for parameter in model.parameters():  # also those that start at zero or one
-        nn.init.normal_(parameter, std=0.4)
-    model = model.double().eval()
-    sources = [[7, EOS], [5, 22, EOS]]
-    found = beam_search(130, n_best=130, extra=1)(model, *batch_of(sources))
-    for source, n_bests in zip(sources, found, strict=True):
-        assert_same(n_bests, exhaustive(model, source, len(source) + 1, 0.6))
-    assert [hypothesis.tokens for hypothesis in found[0]] != [hypothesis.tokens for hypothesis in found[1]]
-
-
 def plain_beam(model: TableModel, source: list[int], limit: int, beam: int, alpha: float) -> list[Hypothesis]:
     """Beam search as one would write it on paper: no tensors, no batch, no early stop."""
     live: list[list[int]] = [[]]
@@ -244,30 +223,6 @@ def test_a_model_that_says_nothing_still_gets_an_answer(value: float) -> None:
     assert [[h.tokens for h in n_best] for n_best in found] == [[[]]]
     nothing = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)
     assert beam_search(3)(model, *batch_of([[4, EOS]])) == [[nothing]]
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_stable_topk_is_the_head_of_a_stable_sort(data: st.DataObject) -> None:
-    rows, columns, k = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 40)), data.draw(st.integers(1, 12))
-    values = st.lists(st.integers(0, 6), min_size=rows * columns, max_size=rows * columns)
-    x = torch.tensor(data.draw(values), dtype=torch.float32).view(rows, columns)
-    expected = x.sort(dim=1, descending=True, stable=True)
-    found = stable_topk(x, k)
-    assert torch.equal(found[0], expected.values[:, :k])
-    assert torch.equal(found[1], expected.indices[:, :k])
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10**6), rows=st.integers(1, 5), beyond=st.integers(0, 200), k=st.integers(1, 20))
-def test_stable_topk_of_long_rows_too(seed: int, rows: int, beyond: int, k: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    shape = rows, 2**15 // rows + beyond
-    for x in (torch.randn(shape, generator=generator), torch.randint(9999, shape, generator=generator).float()):
-        expected = x.sort(dim=1, descending=True, stable=True)
-        found = stable_topk(x, k)
-        assert torch.equal(found[0], expected.values[:, :k])
-        assert torch.equal(found[1], expected.indices[:, :k])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])

@@ -163,7 +163,7 @@ def test_values_and_gradients_agree(name: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("rows", [1, 7, 60])
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 4099])
-@pytest.mark.parametrize("k", [1, 5])
+@pytest.mark.parametrize("k", [1, 5, 12])
 @pytest.mark.parametrize("ties", [False, True])
 def test_topk_agrees(dtype: torch.dtype, rows: int, length: int, k: int, ties: bool) -> None:
     x = torch.randn(rows, length, dtype=dtype)

@@ -120,19 +120,6 @@ def test_stepping_equals_teacher_forcing_under_every_edit(
     assert run(model, batch, edits, maps=False).attention is None
 
 
-def test_edited_states_follow_their_hypotheses(model: Seq2Seq, batch: tuple[Tensor, Tensor, Tensor]) -> None:
-    """Two hypotheses of each sentence step together as each steps alone."""
-    src, mask, tgt = batch
-    edits = edits_of(model, "array")
-    _, state = model.step(tgt[:, 0], model.start(model.encode(src, mask, edits=edits)), edits=edits)
-    rows = torch.arange(B).repeat_interleave(2)
-    tokens = torch.randint(EOS + 1, V, (2 * B,))
-    output, _ = model.step(tokens, state.reorder(rows), edits=edits)
-    for of in range(2):
-        both = torch.stack((tgt[:, 0], tokens[of::2]), 1)
-        assert_close(output.logits[of::2, 0], run(model, (src, mask, both), edits).logits[:, 1])
-
-
 def test_the_weights_that_a_head_has_change_nothing(model: Seq2Seq, batch: tuple[Tensor, Tensor, Tensor]) -> None:
     for row, length in enumerate(LENGTHS):
         one = batch[0][row : row + 1, :length], batch[1][row : row + 1, :length], batch[2][row : row + 1]

@@ -122,16 +122,6 @@ def test_a_reversed_source_is_read_backwards_and_keeps_its_place_in_maps(score: 
         assert_close(in_batch.logits[row], found.logits[0])
 
 
-def test_each_direction_hands_over_the_state_it_ended_in() -> None:
-    """Forwards behind the last word, backwards behind the first: and each decoder layer starts from its own layer."""
-    model, (src, mask) = built(CONFIG), batch()
-    memory = model.encode(src, mask)
-    (_, _), (top_h, _) = model.start(memory).layers
-    last = mask.sum(1) - 1
-    forwards, backwards = memory.states[torch.arange(B), last, :11], memory.states[:, 0, 11:]
-    assert_close(top_h, torch.cat((forwards, backwards), 1))
-
-
 def tanh(x: Tensor, h: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """h' = tanh(W x + U h) (Elman 1990)."""
     return ((x + h).tanh(),)
@@ -276,17 +266,6 @@ def test_variational_dropout_over_a_sentence_does_not_see_its_padding(cell: str)
     assert_close(longer.states[:, :S], memory.states)
     assert not longer.states[:, S:].any()
     assert_close(longer.final, memory.final)
-
-
-def test_without_attention_only_the_final_state_reaches_the_decoder() -> None:
-    model = built(replace(CONFIG, attention=attention("none")))
-    src, mask = batch()
-    memory, tgt = model.encode(src, mask), torch.randint(V, (B, T))
-    elsewhere = replace(memory, states=torch.randn_like(memory.states))
-    assert_close(model.decode(tgt, elsewhere).logits, model.decode(tgt, memory).logits, atol=0, rtol=0)
-    assert memory.final is not None
-    other = replace(memory, final=tuple(part + 1 for part in memory.final))
-    assert not torch.allclose(model.decode(tgt, other).logits, model.decode(tgt, memory).logits)
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])

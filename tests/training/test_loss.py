@@ -103,40 +103,6 @@ def test_gradients_are_not_silently_wrong_the_second_time() -> None:
         loss.backward()
 
 
-def test_r_drop_equals_the_formula_written_out() -> None:
-    passes = torch.randn(2, 5, 7, 11, dtype=torch.float64)
-    target = torch.randint(1, 11, (5, 7))
-    target[2, 4:] = PAD
-    epsilon, alpha = 0.13, 5.0
-    expected = plain = 0.0
-    for *pair, token in zip(*passes.flatten(1, 2).tolist(), target.flatten().tolist(), strict=True):
-        if token == PAD:
-            continue
-        p, q = ([math.exp(score) / sum(math.exp(s) for s in scores) for score in scores] for scores in pair)
-        for each in (p, q):
-            plain -= math.log(each[token]) / 2
-            expected -= ((1 - epsilon) * math.log(each[token]) + epsilon * sum(map(math.log, each)) / 11) / 2
-        forward, backward = (sum(a * math.log(a / b) for a, b in zip(*d, strict=True)) for d in ((p, q), (q, p)))
-        # Half of Liang et al. 2021, eq. 4.
-        expected += alpha * (forward + backward) / 2 / 2
-    both = given(interleaved(*passes))
-    loss, nll = both.loss(target, positions(target), label_smoothing=epsilon, r_drop=alpha)
-    assert math.isclose(loss.item(), expected, rel_tol=1e-12)
-    assert math.isclose(nll.item(), plain, rel_tol=1e-12)
-
-    # A sum over tokens: it may be cut into micro-batches.
-    halves = [
-        given(interleaved(*passes[:, s])).loss(
-            target[s],
-            positions(target[s]),
-            label_smoothing=epsilon,
-            r_drop=alpha,
-        )[0]
-        for s in (slice(2), slice(2, 5))
-    ]
-    assert math.isclose(sum(halves).item(), expected, rel_tol=1e-12)
-
-
 def test_in_bf16_two_passes_are_as_exact_as_torchs_own() -> None:
     one, table = torch.randn(400, 16, requires_grad=True), torch.randn(500, 16, requires_grad=True)
     other = (one + torch.randn_like(one) / 4).detach().requires_grad_()
@@ -158,17 +124,6 @@ def test_in_bf16_two_passes_are_as_exact_as_torchs_own() -> None:
     for mine, theirs, right in zip(*gradients, strict=True):
         assert mine.dtype == torch.float32
         assert (mine - right).norm() < 1.1 * (theirs - right).norm() < 0.05 * right.norm()
-
-
-def test_passes_that_agree_are_one() -> None:
-    logits = torch.randn(3, 5, 17, dtype=torch.float64, requires_grad=True)
-    target = torch.randint(1, 17, (3, 5))
-    once = given(logits).loss(target, positions(target), label_smoothing=0.1)
-    both = given(interleaved(logits, logits))
-    twice = both.loss(target, positions(target), label_smoothing=0.1, r_drop=5.0)
-    torch.testing.assert_close(twice, once)
-    gradients = [torch.autograd.grad(loss, logits)[0] for loss, _ in (twice, once)]
-    torch.testing.assert_close(*gradients)
 
 
 def test_only_padding_costs_nothing() -> None:
