@@ -1,4 +1,4 @@
-"""The feed-forward network against its formula."""
+"""The feed-forward network and the norms against their formulas."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from heed.layers.residual import FeedForward
+from heed.layers.residual import NORMS, FeedForward
 
 B, N, D, F = 2, 5, 7, 11
 
@@ -55,3 +55,26 @@ def test_dropout_falls_on_the_hidden_units() -> None:
     module = FeedForward(d_model=D, d_ff=F, activation="relu", dropout=1.0).train()
     nn.init.normal_(module.down_projection.bias)
     assert_close(module(torch.randn(B, N, D)), module.down_projection.bias.expand(B, N, D))
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_a_norm_equals_the_formula(kind: str) -> None:
+    norm, x = NORMS[kind](D), torch.randn(B, N, D)
+    for parameter in norm.parameters():
+        nn.init.normal_(parameter)
+    gain, bias = norm.weight.tolist(), norm.bias.tolist() if kind == "layer" else [0.0] * D
+    found = norm(x)
+    for b in range(B):
+        for n in range(N):
+            row = x[b, n].tolist()
+            mean = sum(row) / D if kind == "layer" else 0.0
+            scale = (sum((number - mean) ** 2 for number in row) / D + (1e-5 if kind == "layer" else 1e-6)) ** 0.5
+            expected = [(a - mean) / scale * g + c for a, g, c in zip(row, gain, bias, strict=True)]
+            assert_close(found[b, n], torch.tensor(expected))
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_a_norm_takes_bf16_states_with_fp32_weights(kind: str) -> None:
+    """As autocast has them, without a warning."""
+    norm, x = NORMS[kind](D).float(), torch.randn(B, N, D)
+    assert_close(norm(x.bfloat16()).float(), norm(x.float()), atol=0.03, rtol=0)
