@@ -1,4 +1,4 @@
-"""Compiled steps and activation checkpointing: the results of the modules, in one graph or with less memory."""
+"""Compiled training steps: one graph for every size of batch, and the results of the modules."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,18 +11,14 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
 from torch._dynamo.testing import CompileCounter
-from torch.autograd.graph import saved_tensors_hooks
 from torch.testing import assert_close
 
-from heed.data.steps.batch import Batch
 from heed.errors import HeedError
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, PAD
-from heed.training.memory import checkpoint_layers
 from heed.training.module import compiled_decode_hidden
 from tests.conftest import TRANSFORMER
 
@@ -93,7 +89,7 @@ def count_graphs(name: str) -> int:
 @pytest.mark.slow
 @pytest.mark.full
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-def test_kernels_of_the_compiler_with_activation_checkpointing(process: Executor) -> None:
+def test_kernels_of_the_compiler(process: Executor) -> None:
     process.submit(compare_kernels).result()
 
 
@@ -105,7 +101,6 @@ def compare_kernels() -> None:
     model = build("pre-norm").eval()
     sizes = [batch(3, 5, 7, padded=True), batch(4, 9, 6, padded=True)]
     expected = [gradients(model, model.decode_hidden, inputs) for inputs in sizes]
-    checkpoint_layers(model)
     compiled = compiled_decode_hidden(model)
     for inputs, theirs in zip(sizes, expected, strict=True):
         assert_close(gradients(model, compiled, inputs), theirs, rtol=1e-3, atol=1e-4)
@@ -117,41 +112,8 @@ def gradients(model: Transformer, decode_hidden: Callable[..., Any], inputs: tup
     return [gradient for gradient in found if gradient is not None]
 
 
-def loss_gradients_and_memory(model: TrainableSeq2Seq, batch: Batch) -> tuple[Tensor, list[Tensor], int]:
-    """Return the loss, the gradients, and the bytes that the forward pass keeps for the backward pass."""
-    kept = []
-
-    def pack(tensor: Tensor) -> Tensor:
-        kept.append(tensor.numel() * tensor.element_size())
-        return tensor
-
-    torch.manual_seed(3)
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
-        hidden = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
-        loss, _ = hidden.loss(batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1)
-    memory = sum(kept)
-    return loss.detach(), list(torch.autograd.grad(loss, list(model.parameters()))), memory
-
-
-def test_activation_checkpointing_gives_the_same_gradients_with_less_memory(tiny_model: Callable[..., Seq2Seq]) -> None:
-    src, tgt = torch.randint(4, 23, (9, 12)), torch.randint(4, 29, (9, 11))
-    batch = Batch.without_padding(src, torch.cat([torch.full((9, 1), BOS), tgt[:, :-1]], dim=1), tgt)
-    model = tiny_model("transformer").train()
-    assert isinstance(model, TrainableSeq2Seq)
-    loss, gradients, memory = loss_gradients_and_memory(model, batch)
-    names = list(model.state_dict())
-    checkpoint_layers(model)
-    assert list(model.state_dict()) == names
-    same_loss, same_gradients, less_memory = loss_gradients_and_memory(model, batch)
-    assert torch.equal(same_loss, loss)
-    assert all(map(torch.equal, same_gradients, gradients))
-    assert less_memory < memory / 2
-
-
 def test_recurrent_networks_are_refused(tiny_model: Callable[..., Seq2Seq]) -> None:
     model = tiny_model("rnn")
     assert isinstance(model, TrainableSeq2Seq)
     with pytest.raises(HeedError, match=r"^module\.compile=true is for transformers"):
         compiled_decode_hidden(model)
-    with pytest.raises(HeedError, match=r"^module\.activation_checkpointing=true is for transformers"):
-        checkpoint_layers(model)

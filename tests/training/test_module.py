@@ -65,7 +65,6 @@ def build_module(
             embedding_lr_scale=embedding_lr_scale,
             clip_norm=0.0,
             max_skipped_steps=5,
-            activation_checkpointing=False,
             compile=False,
             teacher_forcing=teacher_forcing,
             guided_alignment=None,

@@ -34,7 +34,7 @@ from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.resume import adopt_checkpoint, check_resumable
 from heed.training.evaluation import Evaluator, SplitResult
 from heed.training.guided_alignment import GuidedAlignment
-from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
+from heed.training.memory import explain_out_of_memory, find_device_tokens
 from heed.training.nonfinite import DivergedError, SkippedSteps, clip_gradients, step_if_finite
 from heed.training.schedules import Cosine, until_end
 
@@ -49,7 +49,6 @@ class TrainingOptions:
     clip_norm: NotNegative
     max_skipped_steps: AtLeast1
     """Checked every ``trainer.log_every`` steps."""
-    activation_checkpointing: bool
     compile: bool
     teacher_forcing: Probability | Callable[[int], float]
     """Or a function that returns the probability by optimizer step from 0 (`heed.training.schedules`)."""
@@ -112,8 +111,6 @@ class TranslationModule(L.LightningModule):
         self.automatic_optimization = False
         self.model = model
         self.options = options
-        if options.activation_checkpointing:
-            checkpoint_layers(model)
         self.decode_hidden = compiled_decode_hidden(model) if options.compile else model.decode_hidden
         self.tokenizer = tokenizer
         self.make_optimizer = optimizer
