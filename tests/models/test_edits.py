@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import architectures
 import numpy as np
 import pytest
 import torch
@@ -23,7 +24,6 @@ from heed.models import build_model
 from heed.models.edited import EditedModel
 from heed.models.ensemble import Ensemble
 from heed.models.rnn import RNN, SourceAttention
-from heed.models.rnn_config import AttentionConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, EOS, PAD
@@ -34,11 +34,8 @@ LENGTHS = (7, 2, 4)
 
 
 def rnn(score: str, **changes: Any) -> ModelConfig:
-    options: dict[str, Any] = {"reach": "global", "window": None, "order": "luong", "input_feeding": False, **changes}
-    config = AttentionConfig(
-        score=score, max_source=9 if score == "location" else None, coverage=score == "concat", **options
-    )
-    return replace(CONFIGS["rnn"], attention=config)
+    plain = {"input_feeding": False, "max_source": 9 if score == "location" else None, "coverage": score == "concat"}
+    return replace(CONFIGS["rnn"], attention=replace(architectures.ATTENTION, score=score, **{**plain, **changes}))
 
 
 MODELS: dict[str, ModelConfig] = {

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, cast
 
+import architectures
 import pytest
 import torch
 from torch import Tensor, nn
@@ -22,24 +23,11 @@ LENGTHS = (4, 7, 1)
 
 def attention(score: str, **changes: Any) -> AttentionConfig:
     """With this score: global, in Luong's order and not feeding, but for the changes."""
-    plain: dict[str, Any] = {"reach": "global", "window": None, "order": "luong", "input_feeding": False}
-    max_source = 7 if score == "location" else None
-    return AttentionConfig(score=score, max_source=max_source, **{**plain, "coverage": False, **changes})
+    plain = {"input_feeding": False, "max_source": 7 if score == "location" else None}
+    return replace(architectures.ATTENTION, score=score, **{**plain, **changes})
 
 
-CONFIG = RNNConfig(
-    cell="lstm",
-    d_embedding=7,
-    d_model=22,
-    layers=2,
-    residual=False,
-    bidirectional=True,
-    reverse_source=False,
-    dropout=0.1,
-    dropout_kind="standard",
-    tie_embeddings=True,
-    attention=attention("general", input_feeding=True),
-)
+CONFIG = replace(architectures.RNN, d_embedding=7, d_model=22, layers=2, dropout=0.1)
 ATTENTIONS = [
     attention("general", input_feeding=True),
     attention("concat", input_feeding=True),

@@ -4,13 +4,13 @@ import math
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import architectures
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.functional import causal_mask
-from heed.layers.attention import CrossAttentionConfig, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models import build_model
 from heed.models.transformer import DecoderLayer, EncoderLayer
@@ -21,25 +21,10 @@ B, S, T, V = 3, 7, 5, 29
 
 Module = TypeVar("Module", bound=nn.Module)
 
-CONFIG = TransformerConfig(
-    d_model=22,
-    num_heads=2,
-    d_ff=31,
-    encoder_layers=3,
-    decoder_layers=2,
-    dropout=0.1,
-    attention_dropout=0.1,
+CONFIG = replace(
+    architectures.TRANSFORMER, d_model=22, num_heads=2, d_ff=31, decoder_layers=2, dropout=0.1, attention_dropout=0.1,
     activation_dropout=0.1,
-    layer_dropout=0.0,
-    norm="pre",
-    norm_kind="layer",
-    residual=True,
-    activation="relu",
-    tie_embeddings=True,
-    self_attention=SelfAttentionConfig(kind="qkv", score="scaled_dot"),
-    cross_attention=CrossAttentionConfig(score="scaled_dot"),
-    positions=PositionsConfig(kind="sinusoidal", merge="add", max_length=None),
-)
+)  # fmt: skip
 
 
 @pytest.fixture(params=["pre", "post"])
