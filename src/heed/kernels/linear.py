@@ -160,9 +160,7 @@ class PackedWeight:
         ``Tensor._version`` misses some changes (``.data.copy_``, NumPy views, shared memory), so values are compared.
         """
         found = _fingerprints(weights)
-        return found.keys() == self._fingerprints.keys() and all(
-            torch.equal(values, self._fingerprints[place]) for place, values in found.items()
-        )
+        return len(found) == len(self._fingerprints) and all(map(torch.equal, found, self._fingerprints))
 
     def product(self, x: Float[Tensor, "*B I"], bias: Float[Tensor, " O"] | None) -> Float[Tensor, "*B O"]:
         """Return x Wᵀ + b, without gradient."""
@@ -179,12 +177,10 @@ def _is_fp32_on_cpu(tensor: Tensor) -> bool:
     return tensor.dtype is torch.float32 and tensor.is_cpu
 
 
-def _fingerprints(weights: "Weights") -> dict[int, Float[Tensor, " O"]]:
-    """Return, by the address of each weight, its product with a fixed random vector: one pass over its values."""
+def _fingerprints(weights: "Weights") -> list[Float[Tensor, " O"]]:
+    """Return the product of each weight with a fixed random vector: one pass over its values."""
     with torch.inference_mode():
-        return {
-            weight.data_ptr(): torch.mv(weight, _random_vector(weight.shape[1], weight.dtype)) for weight in weights
-        }
+        return [torch.mv(weight, _random_vector(weight.shape[1], weight.dtype)) for weight in weights]
 
 
 @cache
