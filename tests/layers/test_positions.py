@@ -120,20 +120,15 @@ def test_concatenation_is_a_matrix_times_both(kind: str) -> None:
     assert_close(module(x, 4), x + code)
 
 
-@pytest.mark.parametrize("kind", ["none", *RELATIVE])
-def test_others_leave_embeddings_alone(kind: str) -> None:
-    x = torch.randn(B, N, D)
-    assert torch.equal(absolute(kind)(x, 5), x)
-
-
-@pytest.mark.parametrize("kind", ["none", "sinusoidal", "learned"])
-def test_others_do_not_act_inside_attention(kind: str) -> None:
-    config = PositionsConfig(
-        kind=kind, merge=None if kind == "none" else "add", max_length=13 if kind == "learned" else None
-    )
-    module, x = config.relative(num_heads=H, width=E, causal=True), torch.randn(B, H, N, E)
-    assert torch.equal(module.rotate(x, 5), x)
-    assert module.bias(N, N) is None
+def test_positions_act_on_embeddings_or_inside_attention_and_never_on_both() -> None:
+    x = torch.randn(B, H, N, E)
+    for kind in ("none", *RELATIVE):
+        assert torch.equal(absolute(kind)(x, 5), x)
+    for kind, merge, length in (("none", None, None), ("sinusoidal", "add", None), ("learned", "add", 13)):
+        config = PositionsConfig(kind=kind, merge=merge, max_length=length)
+        module = config.relative(num_heads=H, width=E, causal=True)
+        assert torch.equal(module.rotate(x, 5), x)
+        assert module.bias(N, N) is None
 
 
 def turned(vector: list[float], position: int) -> list[float]:
