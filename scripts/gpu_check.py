@@ -43,7 +43,6 @@ from heed.models.seq2seq import TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import SPECIAL_PIECES
-from heed.training.loss import translation_loss
 from heed.training.module import compiled_decode_hidden
 from heed.training.trainer import choose_gpu_kernels
 
@@ -182,7 +181,7 @@ def heed_loss(model: TrainableSeq2Seq, *, compiled: bool = False) -> Callable[[B
     def loss(batch: Batch) -> Tensor:
         mask = batch.src_mask if batch.has_src_padding else None
         hidden = decode(batch.src, mask, batch.tgt_in, src_lengths=batch.src_lengths)
-        total, _ = translation_loss(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)
+        total, _ = hidden.loss(batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)
         return total / batch.tgt_tokens
 
     return loss

@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 FULL = (
     "benchmark", "experiments", "devices/test_gpu_check.py", "devices/test_gpu_kernels.py",
-    "docs/test_figures.py", "docs/test_wandb_sweeps.py", "test_project_files.py",
+    "docs/test_figures.py", "test_project_files.py",
     "export/test_same_everywhere.py",
 )  # fmt: skip
 """Tests that only `make test-full` runs: of developers' scripts and files, and of all engines at once."""

@@ -124,8 +124,6 @@ SETTINGS = [
     (["weights=ema"], "set callbacks.ema.decay", ["weights=ema", "callbacks.ema.decay=0.9"]),
     (["model.num_heads=3"], "model.d_model=128 must be a multiple of", ["model.num_heads=2"]),
     (["experiment=multi30k_quik"], "(did you mean experiment=multi30k_quick", ["experiment=multi30k_quick"]),
-    (["model=rnn", "module.activation_checkpointing=true"], "module.activation_checkpointing=true is for transformers",
-     ["model=transformer", "module.activation_checkpointing=true"]),
     (["model=rnn", "module.compile=true"], "module.compile=true is for transformers",
      ["model=transformer", "module.compile=true"]),
     (["model=rnn,transformer"], "model=rnn,transformer has several values: add -m to train one run for each", None),

@@ -21,7 +21,7 @@ from heed.decoding.search import for_search
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.kernels import WeightPacker
-from heed.kernels.cpu import keep_freed_memory
+from heed.kernels.choice import keep_freed_memory
 from heed.launch import train
 from heed.launch.compose import compose
 from heed.models.seq2seq import Seq2Seq

@@ -32,7 +32,6 @@ CASES: dict[str, Sequence[str]] = {
     "half teacher forcing": ["module.teacher_forcing=0.5"],
     "additive scores": ["model.cross_attention.score=additive", "model.self_attention.score=additive"],
     "relative positions": ["model/positions=relative"],
-    "activation checkpointing": ["module.activation_checkpointing=true"],
     "attention maps": ["callbacks.attention_maps.sentences=2"],
     "RNN": ["model=rnn", "model.d_model=64"],
     "RNN, half teacher forcing, R-Drop": [

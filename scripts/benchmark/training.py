@@ -23,7 +23,7 @@ from benchmark.peers import UnavailableError, start_peers
 from heed.data.pairs.pairs import Pairs, id_lists
 from heed.data.steps.batch import Batch
 from heed.data.steps.stream import StepShard
-from heed.kernels.cpu import has_fast_bf16_matmul
+from heed.kernels.choice import has_fast_bf16_matmul
 from heed.launch.compose import compose
 from heed.launch.plan import settle
 from heed.launch.run import build

@@ -30,8 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import heed
 from docs.cover import BLUE, GREY, INK, ORANGE, Words, words_of
-from heed.functional.attention import attend
-from heed.functional.masks import causal_mask
+from heed.functional.attention import attend, causal_mask
 from heed.inference.outputs import Attended
 from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.positions import SinusoidalPositions

@@ -75,7 +75,7 @@ def test_what_was_matched_to_other_runs_is_not_called_matched(params: int, said:
 
 
 def test_an_object_and_a_plain_value_are_one_option() -> None:
-    decay = {"_target_": "heed.training.scheduled_sampling.LinearDecay", "floor": 0.0, "steps": 9}
+    decay = {"_target_": "heed.training.schedules.LinearDecay", "floor": 0.0, "steps": 9}
     sides = [
         runs.Side(name, [make_run([], {"module": {"teacher_forcing": value}})])
         for name, value in (("a", 0.5), ("b", decay))

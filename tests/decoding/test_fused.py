@@ -12,7 +12,6 @@ from torch.testing import assert_close
 
 from heed import kernels
 from heed.decoding.search import for_search
-from heed.layers.feedforward import ACTIVATIONS
 from heed.models import build_model
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import DecoderState, Seq2Seq
@@ -37,40 +36,34 @@ def steps(model: Seq2Seq) -> list[torch.Tensor]:
     return logits
 
 
-@pytest.fixture
-def model(tiny_model: Callable[..., Any]) -> Transformer:
-    model = tiny_model("transformer")
-    assert isinstance(model, Transformer)
+def randomised(model: Any) -> Any:
     with torch.no_grad():
         for parameter in model.parameters():  # biases, too, differ from 0
             parameter.add_(0.1 * torch.randn_like(parameter))
     return model.eval()
 
 
+@pytest.fixture
+def model(tiny_model: Callable[..., Any]) -> Transformer:
+    model = tiny_model("transformer")
+    assert isinstance(model, Transformer)
+    return randomised(model)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 @pytest.mark.parametrize("norm_kind", ["layer", "rms"])
-def test_fusing_leaves_the_model_as_it_is(norm_kind: Any) -> None:
-    model = build_model(replace(TRANSFORMER, norm_kind=norm_kind), src_vocab=23, tgt_vocab=29, joint=False).eval()
+def test_steps_are_those_of_the_modules(norm_kind: Any, activation: Any) -> None:
+    config = replace(TRANSFORMER, norm_kind=norm_kind, activation=activation)
+    model = randomised(build_model(config, src_vocab=23, tgt_vocab=29, joint=False))
     names = [*model.state_dict()]
     with torch.no_grad():
         fused = for_search(model)
         assert isinstance(fused, FusedTransformer)
         for mine, theirs in zip(steps(fused), steps(model), strict=True):
             assert_close(mine, theirs)
-    assert [*model.state_dict()] == names
-
-
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_steps_are_those_of_the_modules(model: Transformer, activation: str) -> None:
-    for layer in model.decoder:
-        layer.feed_forward.sublayer.activation = ACTIVATIONS[activation]  # type: ignore[union-attr]
-    with torch.no_grad():
-        fused = for_search(model)
-        assert isinstance(fused, FusedTransformer)
-        for mine, theirs in zip(steps(fused), steps(model), strict=True):
-            assert_close(mine, theirs)
-        memory = fused.encode(SRC, SRC != 0)
-        output, _ = fused.step(torch.full((len(SRC),), BOS), fused.start(memory), maps=True)
+        output, _ = fused.step(torch.full((len(SRC),), BOS), fused.start(fused.encode(SRC, SRC != 0)), maps=True)
         assert output.attention is not None
+    assert [*model.state_dict()] == names
 
 
 def layer(model: Transformer) -> Any:
@@ -157,3 +150,5 @@ def test_the_members_of_an_ensemble_are_fused(model: Transformer, tiny_model: Ca
         assert [type(member) for member in fused.members] == [FusedTransformer, type(ensemble.members[1])]  # type: ignore[union-attr,arg-type]
         for mine, theirs in zip(steps(fused), steps(ensemble), strict=True):
             assert_close(mine, theirs)
+        MODIFICATIONS["a hook"](model)
+        assert for_search(ensemble).members[0] is model  # type: ignore[union-attr,index]

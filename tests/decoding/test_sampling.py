@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -59,25 +60,9 @@ def bigram_model(seed: int, *, spread: float = 1.0) -> BigramModel:
     return BigramModel(spread * torch.randn(VOCAB, VOCAB, VOCAB, generator=generator, dtype=torch.float64))
 
 
-def sampler(
-    *,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int = 1,
-    n_best: int = 1,
-    factor: float = 1.0,
-    extra: int = 2,
-) -> SampleSearch:
-    return SampleSearch(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-        n_best=n_best,
-        max_length_factor=factor,
-        max_length_extra=extra,
-    )
+def sampler(**changes: Any) -> SampleSearch:
+    plain: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 1, "n_best": 1}
+    return SampleSearch(**{**plain, "max_length_factor": 1.0, "max_length_extra": 2, **changes})
 
 
 def allowed(logits: Tensor, *, temperature: float, top_k: int | None, top_p: float | None) -> dict[int, float]:
@@ -118,13 +103,13 @@ def assert_fits(counts: Counter[tuple[int, ...]], expected: dict[tuple[int, ...]
 def test_translations_are_as_frequent_as_they_are_likely(cut: dict[str, float | None]) -> None:
     """Of all translations of at most two tokens: their frequencies in 4,000 draws, and their probabilities."""
     model = bigram_model(4)
-    (found,) = sampler(**cut, n_best=4000, factor=0.0)(model, *batch_of([[5, EOS]]))  # type: ignore[arg-type]
+    (found,) = sampler(**cut, n_best=4000, max_length_factor=0.0)(model, *batch_of([[5, EOS]]))
     counts = Counter((*h.tokens, EOS) if h.finished else tuple(h.tokens) for h in found)
     logits = model.logits[5].detach()
-    first = allowed(logits[BOS], **cut)  # type: ignore[arg-type]
+    first = allowed(logits[BOS], **cut)
     expected = {(EOS,): first.get(EOS, 0.0)}
     for word in set(first) - {EOS}:
-        second = allowed(logits[word], **cut)  # type: ignore[arg-type]
+        second = allowed(logits[word], **cut)
         expected |= {(word, token): first[word] * p for token, p in second.items()}
     assert sum(expected.values()) == pytest.approx(1)
     assert_fits(counts, expected)
@@ -134,7 +119,9 @@ def test_sentences_and_seeds_are_drawn_independently() -> None:
     """The first tokens of neighbouring sentences, and of two seeds: as pairs they are as frequent as products."""
     model = BigramModel(torch.zeros(VOCAB, VOCAB, VOCAB, dtype=torch.float64))
     sources = [[4, *middle, EOS] for middle in product((4, 5, 6), repeat=6)]
-    drawn = [[n_best[0] for n_best in sampler(seed=s, factor=0.0)(model, *batch_of(sources))] for s in (1, 2)]
+    drawn = [
+        [n_best[0] for n_best in sampler(seed=s, max_length_factor=0.0)(model, *batch_of(sources))] for s in (1, 2)
+    ]
     one, two = ([h.tokens[0] if h.tokens else EOS for h in run] for run in drawn)
     equally = dict.fromkeys(product([*WORDS, EOS], repeat=2), 1 / 25)
     assert len(equally) == 25
@@ -230,7 +217,7 @@ def test_scores_are_the_models_own_and_best_comes_first() -> None:
 def test_a_model_that_says_nothing_ends_the_sentence(value: float) -> None:
     model = BigramModel(torch.full((VOCAB, VOCAB, VOCAB), value))
     for cut in CUTS:
-        ((found,),) = sampler(**cut)(model, *batch_of([[4, EOS]]))  # type: ignore[arg-type]
+        ((found,),) = sampler(**cut)(model, *batch_of([[4, EOS]]))
         assert (found.tokens, found.finished) == ([], True)
 
 
@@ -247,4 +234,4 @@ def test_a_model_that_says_nothing_ends_the_sentence(value: float) -> None:
 )
 def test_what_makes_no_sense_is_refused(arguments: dict[str, float], word: str) -> None:
     with pytest.raises(HeedError, match=word):
-        sampler(**arguments)  # type: ignore[arg-type]
+        sampler(**arguments)

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -12,16 +13,12 @@ from hypothesis import strategies as st
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
+from heed.decoding import BeamSearch, GreedySearch, Hypothesis, SampleSearch, Search
 from heed.decoding.beam import Beams
 from heed.decoding.search import token_log_probs
 from heed.errors import HeedError
-from heed.kernels import stable_topk
-from heed.layers.attention import HEAD_SCORES, CrossAttentionConfig, SelfAttentionConfig
-from heed.models import build_model
 from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, Seq2Seq
 from heed.symbols import BOS, EOS, PAD
-from tests.conftest import CONFIGS
 
 
 @dataclass(frozen=True)
@@ -133,23 +130,6 @@ def test_a_wide_beam_is_exhaustive(seed: int, alpha: float, n_best: int, spread:
         assert_same(n_bests, exhaustive(model, source, limit, alpha)[:n_best])
 
 
-@pytest.mark.parametrize("score", HEAD_SCORES)
-def test_a_wide_beam_is_exhaustive_with_each_score_in_the_transformer(score: str) -> None:
-    scores = {
-        "self_attention": SelfAttentionConfig(kind="qkv", score=score),
-        "cross_attention": CrossAttentionConfig(score=score),
-    }
-    model = build_model(replace(CONFIGS["transformer"], **scores), src_vocab=23, tgt_vocab=6, joint=False)
-    for parameter in model.parameters():  # also those that start at zero or one
-        nn.init.normal_(parameter, std=0.4)
-    model = model.double().eval()
-    sources = [[7, EOS], [5, 22, EOS]]
-    found = beam_search(130, n_best=130, extra=1)(model, *batch_of(sources))
-    for source, n_bests in zip(sources, found, strict=True):
-        assert_same(n_bests, exhaustive(model, source, len(source) + 1, 0.6))
-    assert [hypothesis.tokens for hypothesis in found[0]] != [hypothesis.tokens for hypothesis in found[1]]
-
-
 def plain_beam(model: TableModel, source: list[int], limit: int, beam: int, alpha: float) -> list[Hypothesis]:
     """Beam search as one would write it on paper: no tensors, no batch, no early stop."""
     live: list[list[int]] = [[]]
@@ -246,30 +226,6 @@ def test_a_model_that_says_nothing_still_gets_an_answer(value: float) -> None:
     assert beam_search(3)(model, *batch_of([[4, EOS]])) == [[nothing]]
 
 
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_stable_topk_is_the_head_of_a_stable_sort(data: st.DataObject) -> None:
-    rows, columns, k = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 40)), data.draw(st.integers(1, 12))
-    values = st.lists(st.integers(0, 6), min_size=rows * columns, max_size=rows * columns)
-    x = torch.tensor(data.draw(values), dtype=torch.float32).view(rows, columns)
-    expected = x.sort(dim=1, descending=True, stable=True)
-    found = stable_topk(x, k)
-    assert torch.equal(found[0], expected.values[:, :k])
-    assert torch.equal(found[1], expected.indices[:, :k])
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10**6), rows=st.integers(1, 5), beyond=st.integers(0, 200), k=st.integers(1, 20))
-def test_stable_topk_of_long_rows_too(seed: int, rows: int, beyond: int, k: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    shape = rows, 2**15 // rows + beyond
-    for x in (torch.randn(shape, generator=generator), torch.randint(9999, shape, generator=generator).float()):
-        expected = x.sort(dim=1, descending=True, stable=True)
-        found = stable_topk(x, k)
-        assert torch.equal(found[0], expected.values[:, :k])
-        assert torch.equal(found[1], expected.indices[:, :k])
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_token_log_probs_are_normalised_over_the_whole_vocabulary(dtype: torch.dtype) -> None:
     logits = torch.randn(5, 7, dtype=torch.float64).to(dtype)
@@ -306,42 +262,65 @@ def test_ties_are_broken_alike_in_every_batch() -> None:
     assert greedy_search()(model, *batch_of(sources))[0][0].tokens == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("family", ["transformer", "rnn"])
-@pytest.mark.parametrize("search", [greedy_search(), beam_search(4, n_best=3)], ids=["greedy", "beam"])
-class TestRealModels:
-    sources: tuple[list[int], ...] = (
-        [7, EOS],
-        [5, 6, 9, 22, 11, 8, EOS],
-        [9, 9, 4, EOS],
-        [20, 21, EOS],
-        [4, 5, 6, EOS],
-    )
+SOURCES = ([7, EOS], [5, 6, 9, 22, 11, 8, EOS], [9, 9, 4, EOS], [20, 21, EOS], [4, 5, 6, EOS])
 
-    @pytest.fixture
-    def model(self, family: str, tiny_model: Callable[..., Seq2Seq]) -> Seq2Seq:
-        torch.manual_seed(5)
-        model = tiny_model(family)
-        with torch.no_grad():  # far enough from the uniform distribution to have something to say
-            for parameter in model.parameters():
-                parameter.mul_(2.5)
-        return model
 
-    def test_the_batch_has_no_part_in_the_answer(self, model: Seq2Seq, search: Search) -> None:
-        alone = [search(model, *batch_of([source]))[0] for source in self.sources]
-        for order in ([0, 1, 2, 3, 4], [3, 1, 4, 0, 2], [1, 4], [2, 0, 3]):
-            together = search(model, *batch_of([self.sources[row] for row in order]))
-            for row, found in zip(order, together, strict=True):
-                assert_same(found, alone[row])
-        assert len({tuple(h.tokens) for n_best in alone for h in n_best}) > 2
+@pytest.fixture(params=["transformer", "rnn"])
+def model(request: pytest.FixtureRequest, tiny_model: Callable[..., Seq2Seq]) -> Seq2Seq:
+    torch.manual_seed(5)
+    model = tiny_model(request.param)
+    with torch.no_grad():  # far enough from the uniform distribution to have something to say
+        for parameter in model.parameters():
+            parameter.mul_(2.5)
+    return model
 
-    def test_log_prob_is_that_of_teacher_forcing(self, model: Seq2Seq, search: Search) -> None:
-        for source, n_best in zip(self.sources, search(model, *batch_of(list(self.sources))), strict=True):
-            for hypothesis in n_best:
-                ids = hypothesis.tokens + [EOS] * hypothesis.finished
-                assert hypothesis.log_prob == pytest.approx(log_p(model, source, ids), abs=1e-9)
-            scores = [hypothesis.score for hypothesis in n_best if hypothesis.finished]
-            assert scores == sorted(scores, reverse=True)
-            assert len({tuple(hypothesis.tokens) for hypothesis in n_best}) == len(n_best)
+
+searches = pytest.mark.parametrize("search", [greedy_search(), beam_search(4, n_best=3)], ids=["greedy", "beam"])
+
+
+@searches
+def test_the_batch_has_no_part_in_the_answer(model: Seq2Seq, search: Search) -> None:
+    alone = [search(model, *batch_of([source]))[0] for source in SOURCES]
+    for order in ([0, 1, 2, 3, 4], [3, 1, 4, 0, 2], [1, 4], [2, 0, 3]):
+        together = search(model, *batch_of([SOURCES[row] for row in order]))
+        for row, found in zip(order, together, strict=True):
+            assert_same(found, alone[row])
+    assert len({tuple(h.tokens) for n_best in alone for h in n_best}) > 2
+
+
+@searches
+def test_log_prob_is_that_of_teacher_forcing(model: Seq2Seq, search: Search) -> None:
+    for source, n_best in zip(SOURCES, search(model, *batch_of(SOURCES)), strict=True):
+        for hypothesis in n_best:
+            ids = hypothesis.tokens + [EOS] * hypothesis.finished
+            assert hypothesis.log_prob == pytest.approx(log_p(model, source, ids), abs=1e-9)
+        scores = [hypothesis.score for hypothesis in n_best if hypothesis.finished]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(hypothesis.tokens) for hypothesis in n_best}) == len(n_best)
+
+
+LIMITS: dict[str, Any] = {"max_length_factor": 1.0, "max_length_extra": 9}
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        GreedySearch(**LIMITS),
+        BeamSearch(beam=4, length_penalty=0.6, n_best=3, **LIMITS),
+        SampleSearch(temperature=1.0, top_k=None, top_p=None, seed=1, n_best=2, **LIMITS),
+        SampleSearch(temperature=0.7, top_k=9, top_p=0.8, seed=1, n_best=2, **LIMITS),
+    ],
+    ids=["greedy", "beam", "sample", "nucleus"],
+)
+def test_stop_checks_as_rare_as_on_an_accelerator_change_nothing(
+    model: Seq2Seq, search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_every_step = search(model, *batch_of(SOURCES))
+    assert len({len(h.tokens) for n_best in at_every_step for h in n_best}) > 2
+    for module in ("search", "beam"):
+        monkeypatch.setattr(f"heed.decoding.{module}.steps_between_stop_checks", lambda device: 8)
+    for ours, theirs in zip(search(model, *batch_of(SOURCES)), at_every_step, strict=True):
+        assert_same(ours, theirs)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,6 @@ def test_a_training_step(
             embedding_lr_scale=1.0,
             clip_norm=1.0,
             max_skipped_steps=5,
-            activation_checkpointing=False,
             compile=False,
             teacher_forcing=0.5 if alpha else 1.0,
             guided_alignment=None,

@@ -10,7 +10,7 @@ import pytest
 from docs.pages import MARKED, ROOT, files, generate, pages
 
 from heed.runs.results import RESULT_FIELDS, SCORE_FIELDS
-from heed.training.callbacks.metrics_logger import metrics_fields
+from heed.training.callbacks.metrics import metrics_fields
 
 PAGES = pages()
 DOCS = ROOT / "docs"

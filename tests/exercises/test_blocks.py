@@ -23,7 +23,6 @@ from heed.models.rnn import RNN, DropoutMasks, RNNState, SourceMemory
 from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import DecoderHidden
 from heed.symbols import BOS, PAD
-from heed.training.loss import translation_loss
 from heed.training.schedules import InverseSquareRoot
 from tests.float64 import float64 as float64
 
@@ -114,12 +113,12 @@ def teacher_forcing(target: Tensor, step: Decoder, state: Tensor) -> Tensor:
     hidden, _ = gru(step.embedding(F.pad(target[:, :-1], (1, 0), value=BOS)), state[None])
     positions = (target.flatten() != PAD).nonzero()[:, 0]
     output = DecoderHidden(hidden, step.output.weight, step.output.bias)
-    return translation_loss(output, target, positions, label_smoothing=0.0)[0] / len(positions)
+    return output.loss(target, positions, label_smoothing=0.0)[0] / len(positions)
 
 
 def label_smoothing(logits: Tensor, target: Tensor, epsilon: float) -> Tensor:
     N, V = logits.shape
-    return translation_loss(DecoderHidden(logits, torch.eye(V)), target, torch.arange(N), label_smoothing=epsilon)[0]
+    return DecoderHidden(logits, torch.eye(V)).loss(target, torch.arange(N), label_smoothing=epsilon)[0]
 
 
 def warmup_schedule(step: int, warmup_steps: int, d_model: int) -> float:

@@ -9,13 +9,13 @@ import pytest
 import torch
 import yaml
 from sacrebleu import sentence_bleu, sentence_chrf
-from torch import Tensor, nn
 
 from heed.decoding import BeamSearch, Hypothesis, SampleSearch, Search
 from heed.errors import HeedError
 from heed.inference.mbr import MBRSearch
-from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, Seq2Seq
+from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS, PAD
+from tests.decoding.test_sampling import BigramModel
 
 VOCABULARY = ["", "", "", "", "a", "dog", "dogs", "run", "runs", "."]
 LENGTH_LIMITS = {"max_length_factor": 1.0, "max_length_extra": 3}
@@ -25,34 +25,9 @@ SRC = torch.tensor([[5, 7, 6, EOS], [8, EOS, PAD, PAD], [6, 4, EOS, PAD]])
 MASK = SRC != PAD
 
 
-class State(DecoderState):
-    def __init__(self, source: Tensor) -> None:
-        self.source = source
-
-    def reorder(self, rows: Tensor, sentences: Tensor | None = None) -> "State":
-        return State(self.source[rows])
-
-
-class Bigrams(Seq2Seq):
-    """p(next | first source token, last target token) from a random table."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-        self.table = nn.Parameter(1.5 * torch.randn(10, 10, 10, generator=generator, dtype=torch.float64))
-
-    def encode(self, src: Tensor, src_mask: Tensor, *, maps: bool = False) -> Memory:
-        return Memory(src[..., None].double(), src_mask)
-
-    def decode(self, tgt_in: Tensor, memory: Memory, *, maps: bool = False) -> DecoderOutput:
-        return DecoderOutput(self.table[memory.states[:, :1, 0].long(), tgt_in])
-
-    def start(self, memory: Memory) -> State:
-        return State(memory.states[:, 0, 0].long())
-
-    def step(self, tokens: Tensor, state: DecoderState, *, maps: bool = False) -> tuple[DecoderOutput, State]:
-        assert isinstance(state, State)
-        return DecoderOutput(self.table[state.source, tokens][:, None]), state
+def bigrams(seed: int) -> Seq2Seq:
+    generator = torch.Generator().manual_seed(seed)
+    return BigramModel(1.5 * torch.randn(10, 10, 10, generator=generator, dtype=torch.float64))
 
 
 def decode(ids: Sequence[Sequence[int]]) -> list[str]:
@@ -76,7 +51,7 @@ def reference_mbr(beam: list[Hypothesis], samples: list[Hypothesis], utility: st
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
 @pytest.mark.parametrize(("beam", "samples"), [(4, 0), (0, 7), (3, 6)])
 def test_hypotheses_are_ordered_by_expected_utility(utility: str, beam: int, samples: int) -> None:
-    model = Bigrams(2)
+    model = bigrams(2)
     beams = (
         BeamSearch(beam=beam, length_penalty=0.6, n_best=beam, **LENGTH_LIMITS)(model, SRC, MASK) if beam else [[]] * 3
     )  # type: ignore[arg-type]
@@ -96,7 +71,7 @@ def test_hypotheses_are_ordered_by_expected_utility(utility: str, beam: int, sam
 
 
 def test_result_does_not_depend_on_the_batch() -> None:
-    model, search = Bigrams(5), mbr()
+    model, search = bigrams(5), mbr()
     together = search(model, SRC, MASK)
     for src, mask, n_best in zip(SRC, MASK, together, strict=True):
         assert len(n_best) <= 4
@@ -105,9 +80,9 @@ def test_result_does_not_depend_on_the_batch() -> None:
 
 
 def test_model_that_predicts_nan() -> None:
-    model = Bigrams(1)
+    model = bigrams(1)
     with torch.no_grad():
-        model.table.fill_(math.nan)
+        model.logits.fill_(math.nan)
     for n_best in mbr(samples=0, n_best=1)(model, SRC, MASK):
         assert [h.tokens for h in n_best] == [[]]
 
@@ -138,9 +113,9 @@ def test_bleu_of_text_without_spaces_counts_characters() -> None:
         return ["".join(letters[token] for token in tokens) for tokens in ids]
 
     search = MBRSearch(**(SETTINGS | {"utility": "bleu", "samples": 0, "n_best": 3})).with_text(thai)  # type: ignore[arg-type]
-    beams = BeamSearch(beam=3, length_penalty=0.6, n_best=3, **LENGTH_LIMITS)(Bigrams(2), SRC, MASK)  # type: ignore[arg-type]
+    beams = BeamSearch(beam=3, length_penalty=0.6, n_best=3, **LENGTH_LIMITS)(bigrams(2), SRC, MASK)  # type: ignore[arg-type]
     score = partial(sentence_bleu, use_effective_order=True, tokenize="char")
-    for beam, found in zip(beams, search(Bigrams(2), SRC, MASK), strict=True):
+    for beam, found in zip(beams, search(bigrams(2), SRC, MASK), strict=True):
         texts, weights = thai([h.tokens for h in beam]), torch.tensor([h.log_prob for h in beam]).softmax(0).tolist()
         weighted = list(zip(texts, weights, strict=True))
         expected = {text: sum(weight * score(text, [ref]).score for ref, weight in weighted) for text in texts}

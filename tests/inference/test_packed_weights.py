@@ -1,13 +1,12 @@
 """Translators with packed weights: changed weights, modified modules and threads."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from heed import kernels
 from heed.data.pairs.tokenizer import Tokenizer
@@ -88,62 +87,6 @@ def test_changed_weights_are_seen(make: Make, family: str, halve: Callable[[nn.M
     after = results(translator)
     assert_equal(after, by_the_formulas(translator))
     assert after[1] != pytest.approx(before[1], rel=1e-2)
-
-
-class LoRA(nn.Linear):
-    """A linear layer with a low-rank adapter (Hu et al. 2022), as libraries of adapters put in place of another."""
-
-    def __init__(self, base: nn.Linear) -> None:
-        super().__init__(base.in_features, base.out_features)
-        self.weight, self.bias = base.weight, base.bias
-        self.down = nn.Parameter(torch.randn(2, base.in_features))
-        self.up = nn.Parameter(torch.randn(base.out_features, 2))
-
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input) + input @ self.down.T @ self.up.T
-
-
-@contextmanager
-def hooked(module: nn.Module) -> Iterator[None]:
-    handle = module.register_forward_hook(lambda module, args, output: -2 * output)
-    yield
-    handle.remove()
-
-
-@contextmanager
-def with_lora(parent: nn.Module, name: str) -> Iterator[None]:
-    base = getattr(parent, name)
-    setattr(parent, name, LoRA(base))
-    yield
-    setattr(parent, name, base)
-
-
-MODIFICATIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "a hook in the encoder": ("transformer", lambda model: hooked(model.encoder[0].feed_forward.sublayer)),
-    "a hook in the decoder": (
-        "transformer",
-        lambda model: hooked(model.decoder[0].feed_forward.sublayer.down_projection),
-    ),
-    "a LoRA in the decoder": (
-        "transformer",
-        lambda model: with_lora(model.decoder[1].cross_attention.sublayer.attention, "query"),
-    ),
-    "a hook in the RNN": ("rnn", lambda model: hooked(model.readout)),
-    "a hook in an ensemble": ("transformer+rnn", lambda model: hooked(model.members[0].decoder[1].feed_forward)),
-}
-
-
-@pytest.mark.parametrize("what", MODIFICATIONS)
-def test_modified_modules_are_used(make: Make, what: str) -> None:
-    family, modify = MODIFICATIONS[what]
-    translator = make(family)
-    before = results(translator)
-    with modify(translator.model):
-        modified = results(translator)
-        assert_equal(modified, by_the_formulas(translator))
-    for first, second in zip(modified[0], before[0], strict=True):
-        assert [each.log_prob for each in first] != pytest.approx([each.log_prob for each in second], rel=1e-2)
-    assert_equal(results(translator), before)
 
 
 def overlap(first: Translator, second: Translator) -> None:

@@ -163,22 +163,13 @@ def test_values_and_gradients_agree(name: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("rows", [1, 7, 60])
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 4099])
-@pytest.mark.parametrize("k", [1, 5])
+@pytest.mark.parametrize("k", [1, 5, 12])
 @pytest.mark.parametrize("ties", [False, True])
 def test_topk_agrees(dtype: torch.dtype, rows: int, length: int, k: int, ties: bool) -> None:
     x = torch.randn(rows, length, dtype=dtype)
     x = x.round() if ties else x
     for mine, theirs in zip(kernels.stable_topk(x, k), functional.stable_topk(x, k), strict=True):
         assert torch.equal(mine, theirs)
-
-
-def test_dropout_agrees_given_its_mask() -> None:
-    x = torch.randn(7, 11).requires_grad_()
-    dropped = kernels.dropout(x, 0.25)
-    kept = (dropped != 0).double()
-    assert_close(dropped, x * kept / 0.75)
-    upstream = torch.randn_like(x)
-    assert_close(torch.autograd.grad(dropped, x, upstream)[0], upstream * kept / 0.75)
 
 
 def test_plain_uses_the_formulas_only(monkeypatch: pytest.MonkeyPatch) -> None:

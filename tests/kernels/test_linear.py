@@ -62,12 +62,6 @@ def test_in_bf16_the_sum_is_rounded_once() -> None:
     assert errors["ours"] <= errors["plain"] * 1.1
 
 
-def test_without_gradients_it_is_a_linear_layer() -> None:
-    linear = nn.Linear(7, 7)
-    with torch.no_grad():
-        assert_close(repeated_linear(linear.weight, linear.bias)(torch.ones(2, 7)), linear(torch.ones(2, 7)))
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_the_cast_is_that_of_autocast(dtype: torch.dtype) -> None:
     x = torch.randn(3, 5, dtype=dtype)

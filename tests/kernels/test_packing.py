@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from heed import kernels
 from heed.compat import has_onednn_linear
 from heed.kernels import WeightPacker
-from heed.kernels.packing import MIN_ONEDNN_PRODUCTS, PackedWeight
+from heed.kernels.linear import MIN_ONEDNN_PRODUCTS, PackedWeight
 
 pytestmark = pytest.mark.skipif(
     not (torch.backends.mkl.is_available() and has_onednn_linear()), reason="this torch was built without MKL or oneDNN"
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True, params=[0, 5, sys.maxsize], ids=["MKL", "oneDNN for five rows", "oneDNN"])
 def max_onednn_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products are computed as on another CPU."""
-    monkeypatch.setattr("heed.kernels.packing.max_onednn_rows", lambda: request.param)
+    monkeypatch.setattr("heed.kernels.linear.max_onednn_rows", lambda: request.param)
 
 
 def parameter(*shape: int) -> nn.Parameter:

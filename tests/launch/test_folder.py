@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     """A run folder as it is before training starts."""
     run = tmp_path / "a run"
     (run / "wandb").mkdir(parents=True)
-    for name in ("config.yaml", ".lock", "wandb/id", "wandb/names.json"):
+    for name in ("config.yaml", ".lock", "wandb/id"):
         (run / name).touch()
     return run
 

@@ -107,8 +107,8 @@ def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
         logged = read_wandb(job)
         assert logged.exit_code == 0
         model = job.name.partition("_")[2]
-        assert logged.name == f"{job.name[0]} model={model} module.guided_alignment=null"
         assert logged.group == f"synthetic-grid/{sweep.name}"
+        assert logged.name == f"{logged.group}/{job.name} model={model} module.guided_alignment=null"
         # Two processes write one wandb run, with each step once.
         assert [entry["trainer/global_step"] for entry in logged.history if "train/loss" in entry] == [1, 2]
         assert [entry["trainer/global_step"] for entry in logged.history if "valid/loss" in entry] == [2]

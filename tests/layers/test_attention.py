@@ -14,7 +14,6 @@ from heed.layers.attention import (
     HEAD_SCORES,
     Attention,
     CrossAttentionConfig,
-    KeyValue,
     MultiHeadAttention,
     ParameterFreeAttention,
     SelfAttentionConfig,
@@ -29,15 +28,7 @@ MASKS = {
     "everything": torch.ones(1, 1, 1, S, dtype=torch.bool),
     "padding": (torch.arange(S) < torch.tensor([[S], [3]]))[:, None, None],
     "past": causal_mask(S, S)[None, None, :T],
-    "one row sees nothing": torch.arange(B * T * S).reshape(B, 1, T, S) >= 2 * S,
 }
-masks = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-
-
-def qkv() -> tuple[Tensor, Tensor, Tensor]:
-    shapes = (B, H, T, E), (B, H, S, E), (B, H, S, V)
-    query, key, value = (torch.randn(shape, requires_grad=True) for shape in shapes)
-    return query, key, value
 
 
 def attention(*, dropout: float = 0.0) -> MultiHeadAttention:
@@ -233,49 +224,6 @@ def test_every_head_has_its_own_score(score: str, maps: bool) -> None:
         if maps:
             assert_close(weights[b, h, t], expected)
     assert_close(output, ours.output(contexts))
-
-
-@masks
-def test_maps_are_distributions_over_what_may_be_seen(mask: Tensor) -> None:
-    ours = attention()
-    _, weights = ours(torch.randn(B, T, D), ours.project(torch.randn(B, S, D)), mask, maps=True)
-    mask = mask.expand(B, H, T, S)
-    assert_close(weights.sum(-1), mask.any(-1).double())
-    assert torch.equal(weights > 0, mask)
-
-
-@pytest.mark.parametrize("maps", [False, True])
-@pytest.mark.parametrize("kind", ["none", "rotary", "alibi", "relative"])
-@pytest.mark.parametrize("learned", [True, False])
-def test_cache_built_step_by_step_equals_all_at_once(learned: bool, kind: str, maps: bool) -> None:
-    width = E + 1 if learned else D + 1  # even, for rotation
-    positions = PositionsConfig(kind=kind, merge=None, max_length=None).relative(
-        num_heads=H if learned else 1, width=width, causal=True
-    )
-    ours: Attention = ParameterFreeAttention(d_model=D + 1, score="scaled_dot", dropout=0.0, positions=positions)
-    if learned:
-        ours = MultiHeadAttention(d_model=H * width, num_heads=H, score="scaled_dot", dropout=0.0, positions=positions)
-    for parameter in ours.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    states = torch.randn(B, S, H * width if learned else width)
-    whole = ours.project(states)
-    expected, _ = ours(states, whole, causal_mask(S, S)[None, None], maps=maps)
-    cache: KeyValue | None = None
-    for t in range(S):
-        state = states[:, t : t + 1]
-        cache = ours.project(state, cache)
-        output, _ = ours(state, cache, torch.ones(1, 1, 1, t + 1, dtype=torch.bool))
-        assert_close(output, expected[:, t : t + 1])
-    assert cache is not None
-    assert_close((cache.key, cache.value), (whole.key, whole.value))
-
-
-def test_cache_rows_repeat_trade_places_and_leave() -> None:
-    cache = KeyValue(torch.randn(3, H, S, E), torch.randn(3, H, S, E))
-    moved = cache.reorder(torch.tensor([2, 0, 2, 2]))
-    for row, old in enumerate([2, 0, 2, 2]):
-        assert torch.equal(moved.key[row], cache.key[old])
-        assert torch.equal(moved.value[row], cache.value[old])
 
 
 @pytest.mark.parametrize("rotary", [False, True])

@@ -75,15 +75,6 @@ def test_equals_the_formula(kind: str) -> None:
                 assert_close(found[b, t, s], formula(score, kind, query[b, t], states[b, s], s, had))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_passes_gradcheck_in_inputs_and_weights(kind: str) -> None:
-    score, query, states, coverage = case(kind)
-    assert torch.autograd.gradcheck(
-        lambda query, states, coverage, *weights: score(query, score.project(states, EVERYTHING), coverage),
-        (query, states, coverage, *score.parameters()),
-    )
-
-
 def test_a_scaled_score_keeps_unit_variance_whatever_the_width() -> None:
     for width in (5, 503):
         score = build("scaled_dot", query_width=width, state_width=width)

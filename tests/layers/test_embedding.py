@@ -35,16 +35,3 @@ def test_padding_does_not_learn_from_being_read() -> None:
     gradient = embedding.weight.grad
     assert gradient is not None
     assert gradient.any(1).nonzero().flatten().tolist() == list(range(PAD + 1, 13))
-
-
-def test_tied_gradient_is_the_sum_of_both_directions() -> None:
-    tied, reading, writing = (TokenEmbedding(vocab_size=13, d_model=7) for _ in range(3))
-    for module in (reading, writing):
-        module.load_state_dict(tied.state_dict())
-    ids = torch.randint(1, 13, (2, 5))
-    F.linear(tied(ids), tied.weight).exp().sum().backward()
-    F.linear(reading(ids), writing.weight).exp().sum().backward()
-    assert tied.weight.grad is not None
-    assert reading.weight.grad is not None
-    assert writing.weight.grad is not None
-    assert_close(tied.weight.grad, reading.weight.grad + writing.weight.grad)

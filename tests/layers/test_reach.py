@@ -60,14 +60,6 @@ def test_equals_the_definition(kind: str, window: int, start: int, seed: int) ->
             assert [w == 0 for w in weights[b, t].tolist()] == [w == 0 for w in written_out]
 
 
-@pytest.mark.parametrize("kind", REACHES)
-def test_passes_gradcheck(kind: str) -> None:
-    reach, scores, query = case(kind, 3)
-    assert torch.autograd.gradcheck(
-        lambda scores, query, *weights: reach(scores, query, MASK, 1), (scores, query, *reach.parameters())
-    )
-
-
 def test_the_gaussian_alone_teaches_where_to_look() -> None:
     """p_t moves towards the position that is to be attended to, though the scores say nothing."""
     reach, scores, query = case("local_p", 6)

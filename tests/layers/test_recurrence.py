@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing import assert_close
 
 from heed.functional.recurrence import CELLS
@@ -45,21 +45,6 @@ def test_runs_in_bf16_on_any_cpu(cell: str, lengths: Tensor | None) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         out, _ = layer(x, before, lengths=lengths)
     assert_close(out.float(), expected, atol=0.05, rtol=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cell", CELLS)
-def test_a_step_equals_torchs_cell_and_passes_gradcheck(cell: str) -> None:
-    layer, x, before = case(cell)
-    theirs = {"tanh": nn.RNNCell, "lstm": nn.LSTMCell, "gru": nn.GRUCell}[cell](D_IN, D)
-    theirs.load_state_dict({name.removesuffix("_l0"): weight for name, weight in layer.layer.state_dict().items()})
-    after = layer.step(layer.input_gates(x[:, 0]), before, layer.hidden_gates())
-    expected = theirs(x[:, 0], before if len(before) > 1 else before[0])
-    assert_close(after, expected if isinstance(expected, tuple) else (expected,))
-    assert torch.autograd.gradcheck(
-        lambda x, *rest: layer.step(layer.input_gates(x), rest[: len(before)], layer.hidden_gates()),
-        (x[:, 0], *before, *layer.parameters()),
-    )
 
 
 @pytest.mark.parametrize("cell", CELLS)

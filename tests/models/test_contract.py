@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import architectures
 import pytest
 import torch
 import torch.nn.functional as F
@@ -40,8 +41,8 @@ SELF_ATTENTIONS = [
 
 def attention(score: str, **changes: Any) -> AttentionConfig:
     """With this score: as Luong has it, and not feeding, but for the changes."""
-    plain: Changes = {"reach": "global", "window": None, "order": "luong", "input_feeding": False, "coverage": False}
-    return AttentionConfig(score=score, **{"max_source": 9 if score == "location" else None, **plain, **changes})
+    plain = {"input_feeding": False, "max_source": 9 if score == "location" else None}
+    return replace(architectures.ATTENTION, score=score, **{**plain, **changes})
 
 
 ATTENTIONS = [
@@ -82,28 +83,6 @@ VARIANTS: list[tuple[str, Changes]] = [
 ]
 
 
-def name(variant: tuple[str, Changes]) -> str:
-    """``rnn-luong-general-fed``."""
-    family, changes = variant
-    words = [family]
-    for option, value in changes.items():
-        match value:
-            case AttentionConfig():
-                words += [value.order, value.score, value.reach, "fed" if value.input_feeding else "unfed"]
-                words += ["covering"] if value.coverage else []
-            case PositionsConfig():
-                words += [value.kind, *([value.merge] if value.merge else [])]
-            case CrossAttentionConfig():
-                words += ["cross", value.score]
-            case SelfAttentionConfig():
-                words += [value.kind, value.score]
-            case str():
-                words.append(value)
-            case _:
-                words.append(f"{option}={value}")
-    return "-".join(words)
-
-
 @dataclass(frozen=True)
 class Pairs:
     """A padded batch."""
@@ -113,7 +92,7 @@ class Pairs:
     tgt: Int[Tensor, "B T"]
 
 
-@pytest.fixture(params=VARIANTS, ids=name, scope="module")
+@pytest.fixture(params=VARIANTS, ids=lambda variant: "-".join((variant[0], *variant[1])), scope="module")
 def config(request: pytest.FixtureRequest) -> ModelConfig:
     family, changes = request.param
     changed: ModelConfig = replace(CONFIGS[family], **changes)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import architectures
 import numpy as np
 import pytest
 import torch
@@ -23,22 +24,19 @@ from heed.models import build_model
 from heed.models.edited import EditedModel
 from heed.models.ensemble import Ensemble
 from heed.models.rnn import RNN, SourceAttention
-from heed.models.rnn_config import AttentionConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, EOS, PAD
 from tests.conftest import CONFIGS
+from tests.decoding.test_search import assert_same, batch_of, exhaustive
 
 B, S, T, V = 3, 7, 5, 29
 LENGTHS = (7, 2, 4)
 
 
 def rnn(score: str, **changes: Any) -> ModelConfig:
-    options: dict[str, Any] = {"reach": "global", "window": None, "order": "luong", "input_feeding": False, **changes}
-    config = AttentionConfig(
-        score=score, max_source=9 if score == "location" else None, coverage=score == "concat", **options
-    )
-    return replace(CONFIGS["rnn"], attention=config)
+    plain = {"input_feeding": False, "max_source": 9 if score == "location" else None, "coverage": score == "concat"}
+    return replace(CONFIGS["rnn"], attention=replace(architectures.ATTENTION, score=score, **{**plain, **changes}))
 
 
 MODELS: dict[str, ModelConfig] = {
@@ -118,19 +116,6 @@ def test_stepping_equals_teacher_forcing_under_every_edit(
         assert_close(output.attention.cross, whole.attention.cross[..., t : t + 1, :])
     assert_close(run(model, batch, edits, maps=False).logits, whole.logits, atol=0, rtol=0)
     assert run(model, batch, edits, maps=False).attention is None
-
-
-def test_edited_states_follow_their_hypotheses(model: Seq2Seq, batch: tuple[Tensor, Tensor, Tensor]) -> None:
-    """Two hypotheses of each sentence step together as each steps alone."""
-    src, mask, tgt = batch
-    edits = edits_of(model, "array")
-    _, state = model.step(tgt[:, 0], model.start(model.encode(src, mask, edits=edits)), edits=edits)
-    rows = torch.arange(B).repeat_interleave(2)
-    tokens = torch.randint(EOS + 1, V, (2 * B,))
-    output, _ = model.step(tokens, state.reorder(rows), edits=edits)
-    for of in range(2):
-        both = torch.stack((tgt[:, 0], tokens[of::2]), 1)
-        assert_close(output.logits[of::2, 0], run(model, (src, mask, both), edits).logits[:, 1])
 
 
 def test_the_weights_that_a_head_has_change_nothing(model: Seq2Seq, batch: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -265,27 +250,18 @@ def test_the_diagonal_ends_with_the_source(batch: tuple[Tensor, Tensor, Tensor])
 @pytest.mark.parametrize("name", ["transformer scaled_dot", "rnn general"])
 @pytest.mark.parametrize("what", ["off", "uniform", "diagonal", "row"])
 def test_beam_search_under_edits_is_exhaustive_search(name: str, what: str) -> None:
-    vocab, limit, alpha = 7, 3, 0.6
+    vocab, limit, alpha = 6, 3, 0.6
     model = build(MODELS[name], vocab)
     for parameter in model.parameters():
         parameter.data *= 2
     edited = EditedModel(model, edits_of(model, what))
-    src, mask = torch.randint(EOS + 1, V, (2, S)), torch.arange(S) < torch.tensor([[S], [3]])
-    words = [token for token in range(vocab) if token not in (PAD, BOS, EOS)]
-    ids = [[*rest, EOS] for length in range(limit) for rest in product(words, repeat=length)]
+    sources = [torch.randint(EOS + 1, V, (length,)).tolist() for length in (S, 3)]
     lengths = {"max_length_factor": 0.0, "max_length_extra": limit}
-    beam = BeamSearch(beam=len(words) ** limit, length_penalty=alpha, n_best=3, **lengths)
-    for row, found in enumerate(beam(edited, src, mask)):
-        one = src[row : row + 1].expand(len(ids), -1), mask[row : row + 1].expand(len(ids), -1)
-        tgt = torch.tensor([[*each, *[PAD] * (limit - len(each))] for each in ids])
-        log_p = edited(*one, torch.cat((torch.full((len(ids), 1), BOS), tgt[:, :-1]), 1)).log_softmax(2)
-        totals = log_p.gather(2, tgt[..., None])[..., 0].masked_fill(tgt == PAD, 0).sum(1).tolist()
-        scores = [total / ((5 + len(each)) / 6) ** alpha for total, each in zip(totals, ids, strict=True)]
-        best = sorted(range(len(ids)), key=lambda number: -scores[number])[:3]
-        assert [hypothesis.tokens for hypothesis in found] == [ids[number][:-1] for number in best]
-        assert [hypothesis.score for hypothesis in found] == pytest.approx([scores[number] for number in best])
-    greedy = GreedySearch(**lengths)(edited, src, mask)
-    first = BeamSearch(beam=1, length_penalty=0.0, n_best=1, **lengths)(edited, src, mask)
+    beam = BeamSearch(beam=vocab**limit, length_penalty=alpha, n_best=3, **lengths)
+    for source, found in zip(sources, beam(edited, *batch_of(sources)), strict=True):
+        assert_same(found, exhaustive(edited, source, limit, alpha, vocab)[:3])
+    greedy = GreedySearch(**lengths)(edited, *batch_of(sources))
+    first = BeamSearch(beam=1, length_penalty=0.0, n_best=1, **lengths)(edited, *batch_of(sources))
     assert [found[0].tokens for found in greedy] == [found[0].tokens for found in first]
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, cast
 
+import architectures
 import pytest
 import torch
 from torch import Tensor, nn
@@ -22,24 +23,11 @@ LENGTHS = (4, 7, 1)
 
 def attention(score: str, **changes: Any) -> AttentionConfig:
     """With this score: global, in Luong's order and not feeding, but for the changes."""
-    plain: dict[str, Any] = {"reach": "global", "window": None, "order": "luong", "input_feeding": False}
-    max_source = 7 if score == "location" else None
-    return AttentionConfig(score=score, max_source=max_source, **{**plain, "coverage": False, **changes})
+    plain = {"input_feeding": False, "max_source": 7 if score == "location" else None}
+    return replace(architectures.ATTENTION, score=score, **{**plain, **changes})
 
 
-CONFIG = RNNConfig(
-    cell="lstm",
-    d_embedding=7,
-    d_model=22,
-    layers=2,
-    residual=False,
-    bidirectional=True,
-    reverse_source=False,
-    dropout=0.1,
-    dropout_kind="standard",
-    tie_embeddings=True,
-    attention=attention("general", input_feeding=True),
-)
+CONFIG = replace(architectures.RNN, d_embedding=7, d_model=22, layers=2, dropout=0.1)
 ATTENTIONS = [
     attention("general", input_feeding=True),
     attention("concat", input_feeding=True),
@@ -120,16 +108,6 @@ def test_a_reversed_source_is_read_backwards_and_keeps_its_place_in_maps(score: 
             assert_close(found.attention.cross, expected.attention.cross.flip(-1))
         in_batch = backwards.decode(tgt, backwards.encode(src, mask))
         assert_close(in_batch.logits[row], found.logits[0])
-
-
-def test_each_direction_hands_over_the_state_it_ended_in() -> None:
-    """Forwards behind the last word, backwards behind the first: and each decoder layer starts from its own layer."""
-    model, (src, mask) = built(CONFIG), batch()
-    memory = model.encode(src, mask)
-    (_, _), (top_h, _) = model.start(memory).layers
-    last = mask.sum(1) - 1
-    forwards, backwards = memory.states[torch.arange(B), last, :11], memory.states[:, 0, 11:]
-    assert_close(top_h, torch.cat((forwards, backwards), 1))
 
 
 def tanh(x: Tensor, h: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -276,17 +254,6 @@ def test_variational_dropout_over_a_sentence_does_not_see_its_padding(cell: str)
     assert_close(longer.states[:, :S], memory.states)
     assert not longer.states[:, S:].any()
     assert_close(longer.final, memory.final)
-
-
-def test_without_attention_only_the_final_state_reaches_the_decoder() -> None:
-    model = built(replace(CONFIG, attention=attention("none")))
-    src, mask = batch()
-    memory, tgt = model.encode(src, mask), torch.randint(V, (B, T))
-    elsewhere = replace(memory, states=torch.randn_like(memory.states))
-    assert_close(model.decode(tgt, elsewhere).logits, model.decode(tgt, memory).logits, atol=0, rtol=0)
-    assert memory.final is not None
-    other = replace(memory, final=tuple(part + 1 for part in memory.final))
-    assert not torch.allclose(model.decode(tgt, other).logits, model.decode(tgt, memory).logits)
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])

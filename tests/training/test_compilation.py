@@ -19,7 +19,6 @@ from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, PAD
-from heed.training.memory import checkpoint_layers
 from heed.training.module import compiled_decode_hidden
 from tests.conftest import TRANSFORMER
 
@@ -90,7 +89,7 @@ def count_graphs(name: str) -> int:
 @pytest.mark.slow
 @pytest.mark.full
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-def test_kernels_of_the_compiler_with_activation_checkpointing(process: Executor) -> None:
+def test_kernels_of_the_compiler(process: Executor) -> None:
     process.submit(compare_kernels).result()
 
 
@@ -102,7 +101,6 @@ def compare_kernels() -> None:
     model = build("pre-norm").eval()
     sizes = [batch(3, 5, 7, padded=True), batch(4, 9, 6, padded=True)]
     expected = [gradients(model, model.decode_hidden, inputs) for inputs in sizes]
-    checkpoint_layers(model)
     compiled = compiled_decode_hidden(model)
     for inputs, theirs in zip(sizes, expected, strict=True):
         assert_close(gradients(model, compiled, inputs), theirs, rtol=1e-3, atol=1e-4)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -152,7 +151,7 @@ def write_yaml(path: Path, content: Any) -> None:
     path.write_text(yaml.safe_dump(content))
 
 
-def test_jobs_of_a_grid_share_a_wandb_group_and_resumed_ones_keep_their_name(tmp_path: Path) -> None:
+def test_runs_are_named_after_their_folders_and_resumed_ones_keep_their_id(tmp_path: Path) -> None:
     grid = tmp_path / "runs" / "synthetic-grid" / "now"
     task = ["model=rnn,transformer", "seed=1,2", "trainer=cpu"]
     write_yaml(grid / "multirun.yaml", {"hydra": {"overrides": {"task": task}}})
@@ -162,27 +161,13 @@ def test_jobs_of_a_grid_share_a_wandb_group_and_resumed_ones_keep_their_name(tmp
     with closing([logger]):
         logger.log_metrics({"train/loss": 2.5}, step=1)
     first = read_wandb(job)
-    assert (first.name, first.group) == ("2 model=transformer seed=1", "synthetic-grid/now")
-    # A resumed job has further overrides.
-    write_yaml(job / ".hydra" / "overrides.yaml", ["model=transformer", "seed=1", "trainer=gpu", "resume=true"])
-    resumed = wandb_logger(folder=job, config=CONFIG | {"name": "other"}, project="heed", mode="offline")
+    assert first.name == "synthetic-grid/now/2_transformer model=transformer seed=1"
+    assert first.group == "synthetic-grid/now"
+    resumed = wandb_logger(folder=job, config=CONFIG, project="heed", mode="offline")
     assert isinstance(resumed, WandbLogger)
-    assert (resumed._wandb_init["name"], resumed._wandb_init["group"]) == (first.name, first.group)
     assert resumed._wandb_init["id"] == first.run_id
-
-
-def test_a_killed_process_leaves_no_partly_written_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heed.files.replace", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        wandb_logger(folder=tmp_path, config=CONFIG, project="heed", mode="offline")
-    assert not (tmp_path / "wandb" / "names.json").exists()
-
-
-def test_names_of_trials_and_single_runs_in_wandb(tmp_path: Path) -> None:
-    folder = tmp_path / "runs" / "study" / "7"
-    assert run_names(folder, CONFIG, ["sweep.trial='study#7'"]) == ("trial 7", "study")
-    assert run_names(folder, CONFIG, ["model=rnn"]) == ("tiny seed 1", None)
-    assert run_names(tmp_path / "study" / "7", CONFIG, ["sweep.trial='study#7'"]) == ("trial 7", "study")
+    assert run_names(tmp_path / "runs" / "study" / "7") == ("study/7", "study")
+    assert run_names(tmp_path / "study" / "7") == ("study/7", "study")
 
 
 def test_tensorboard_gets_numbers_pictures_and_tables(tmp_path: Path, picture: Path) -> None:

@@ -7,12 +7,10 @@ from itertools import permutations
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from heed.kernels.loss import CHUNK_BYTES
 from heed.models.seq2seq import DecoderHidden
 from heed.symbols import PAD
-from heed.training.loss import translation_loss, zero_loss
 
 
 def given(logits: torch.Tensor) -> DecoderHidden:
@@ -63,7 +61,7 @@ def test_gradients_equal_torchs(
     target = torch.randint(1, 17, (3, 5))
     target[0, 2:] = PAD
     output = DecoderHidden(interleaved(*passes), *layer)
-    loss, nll = translation_loss(output, target, positions(target), label_smoothing=label_smoothing, r_drop=r_drop)
+    loss, nll = output.loss(target, positions(target), label_smoothing=label_smoothing, r_drop=r_drop)
     reference = in_full(passes, layer, target, label_smoothing=label_smoothing, r_drop=r_drop)
     torch.testing.assert_close((loss, nll), (reference, in_full(passes, layer, target, label_smoothing=0.0)))
     scale = torch.rand((), dtype=torch.float64)
@@ -75,7 +73,7 @@ def test_in_bf16_the_sums_are_exact() -> None:
     states, table = torch.randn(40, 16, requires_grad=True), torch.randn(500, 16, requires_grad=True)
     target = torch.randint(4, 500, (40,))
     with torch.autocast("cpu", torch.bfloat16):
-        ours = translation_loss(DecoderHidden(states, table), target, positions(target), label_smoothing=0.1)[0]
+        ours = DecoderHidden(states, table).loss(target, positions(target), label_smoothing=0.1)[0]
     low = [part.to(torch.bfloat16).double().detach().requires_grad_() for part in (states, table)]
     reference = F.cross_entropy(F.linear(*low).bfloat16().double(), target, label_smoothing=0.1, reduction="sum")
     assert ours.dtype == torch.float32
@@ -91,7 +89,7 @@ def test_what_is_all_but_impossible_costs_what_it_costs(dtype: torch.dtype) -> N
     logits = torch.tensor([[20.0, 0.0, 20.0]], dtype=torch.float32, requires_grad=True)
     output = DecoderHidden(logits, torch.eye(3, dtype=torch.float32))
     with torch.autocast("cpu", dtype):
-        loss, nll = translation_loss(output, torch.tensor([1]), torch.tensor([0]), label_smoothing=0.0)
+        loss, nll = output.loss(torch.tensor([1]), torch.tensor([0]), label_smoothing=0.0)
     torch.testing.assert_close(nll.item(), 20 + math.log(2), rtol=1e-3, atol=0)
     (gradient,) = torch.autograd.grad(loss, logits)
     torch.testing.assert_close(gradient, torch.tensor([[0.5, -1.0, 0.5]], dtype=torch.float32))
@@ -99,45 +97,10 @@ def test_what_is_all_but_impossible_costs_what_it_costs(dtype: torch.dtype) -> N
 
 def test_gradients_are_not_silently_wrong_the_second_time() -> None:
     logits = torch.randn(3, 17, requires_grad=True)
-    loss, _ = translation_loss(given(logits), torch.tensor([4, 5, PAD]), torch.tensor([0, 1]), label_smoothing=0.1)
+    loss, _ = given(logits).loss(torch.tensor([4, 5, PAD]), torch.tensor([0, 1]), label_smoothing=0.1)
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
-
-
-def test_r_drop_equals_the_formula_written_out() -> None:
-    passes = torch.randn(2, 5, 7, 11, dtype=torch.float64)
-    target = torch.randint(1, 11, (5, 7))
-    target[2, 4:] = PAD
-    epsilon, alpha = 0.13, 5.0
-    expected = plain = 0.0
-    for *pair, token in zip(*passes.flatten(1, 2).tolist(), target.flatten().tolist(), strict=True):
-        if token == PAD:
-            continue
-        p, q = ([math.exp(score) / sum(math.exp(s) for s in scores) for score in scores] for scores in pair)
-        for each in (p, q):
-            plain -= math.log(each[token]) / 2
-            expected -= ((1 - epsilon) * math.log(each[token]) + epsilon * sum(map(math.log, each)) / 11) / 2
-        forward, backward = (sum(a * math.log(a / b) for a, b in zip(*d, strict=True)) for d in ((p, q), (q, p)))
-        # Half of Liang et al. 2021, eq. 4.
-        expected += alpha * (forward + backward) / 2 / 2
-    both = given(interleaved(*passes))
-    loss, nll = translation_loss(both, target, positions(target), label_smoothing=epsilon, r_drop=alpha)
-    assert math.isclose(loss.item(), expected, rel_tol=1e-12)
-    assert math.isclose(nll.item(), plain, rel_tol=1e-12)
-
-    # A sum over tokens: it may be cut into micro-batches.
-    halves = [
-        translation_loss(
-            given(interleaved(*passes[:, s])),
-            target[s],
-            positions(target[s]),
-            label_smoothing=epsilon,
-            r_drop=alpha,
-        )[0]
-        for s in (slice(2), slice(2, 5))
-    ]
-    assert math.isclose(sum(halves).item(), expected, rel_tol=1e-12)
 
 
 def test_in_bf16_two_passes_are_as_exact_as_torchs_own() -> None:
@@ -146,8 +109,7 @@ def test_in_bf16_two_passes_are_as_exact_as_torchs_own() -> None:
     target = torch.randint(4, 500, (400,))
     parts = (one, other, table)
     with torch.autocast("cpu", torch.bfloat16):
-        ours, _ = translation_loss(
-            DecoderHidden(torch.stack((one, other)), table),
+        ours, _ = DecoderHidden(torch.stack((one, other)), table).loss(
             target[None],
             positions(target),
             label_smoothing=0.1,
@@ -164,27 +126,10 @@ def test_in_bf16_two_passes_are_as_exact_as_torchs_own() -> None:
         assert (mine - right).norm() < 1.1 * (theirs - right).norm() < 0.05 * right.norm()
 
 
-def test_passes_that_agree_are_one() -> None:
-    logits = torch.randn(3, 5, 17, dtype=torch.float64, requires_grad=True)
-    target = torch.randint(1, 17, (3, 5))
-    once = translation_loss(given(logits), target, positions(target), label_smoothing=0.1)
-    both = given(interleaved(logits, logits))
-    twice = translation_loss(both, target, positions(target), label_smoothing=0.1, r_drop=5.0)
-    torch.testing.assert_close(twice, once)
-    gradients = [torch.autograd.grad(loss, logits)[0] for loss, _ in (twice, once)]
-    torch.testing.assert_close(*gradients)
-
-
 def test_only_padding_costs_nothing() -> None:
     logits = torch.randn(2, 3, 5, requires_grad=True)
     target = torch.full((2, 3), PAD)
-    loss, nll = translation_loss(given(logits), target, positions(target), label_smoothing=0.1)
+    loss, nll = given(logits).loss(target, positions(target), label_smoothing=0.1)
     loss.backward()
     assert loss.item() == nll.item() == 0
     assert torch.equal(logits.grad, torch.zeros_like(logits))
-
-
-def test_zero_loss_reaches_every_parameter() -> None:
-    model = nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5))
-    zero_loss(model).backward()
-    assert all(torch.equal(p.grad, torch.zeros_like(p)) for p in model.parameters())

@@ -27,7 +27,7 @@ WIDE = ["data=files", "data.cleaning.drop_leaked=false", "model=transformer", "m
 @contextmanager
 def limited_growth(size: int) -> Iterator[None]:
     """Limit this process to ``size`` more bytes of address space."""
-    # heed.kernels.cpu has reserved this much, which would be used first. Untouched pages take no memory.
+    # heed.kernels.choice has reserved this much, which would be used first. Untouched pages take no memory.
     reserved = torch.empty(2048 * MB, dtype=torch.uint8)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS)

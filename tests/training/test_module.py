@@ -17,7 +17,7 @@ from heed.data.datamodule import TranslationData
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.steps.batch import Batch
 from heed.data.steps.steps import Planner
-from heed.data.steps.stream import EvaluationSets
+from heed.data.steps.stream import EvaluationSets, StepShard
 from heed.data.text.corpus import Corpus, EvaluationSet, TrainingSet
 from heed.data.text.source import Sentences
 from heed.decoding import GreedySearch
@@ -29,7 +29,6 @@ from heed.models.seq2seq import Seq2Seq
 from heed.run_format import RUN_FORMAT
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.evaluation import SplitOutputs
-from heed.training.loss import translation_loss
 from heed.training.module import TrainingOptions, TranslationModule
 from heed.training.schedules import Constant, Cosine, CosineInTime
 from tests.conftest import TRANSFORMER
@@ -65,7 +64,6 @@ def build_module(
             embedding_lr_scale=embedding_lr_scale,
             clip_norm=0.0,
             max_skipped_steps=5,
-            activation_checkpointing=False,
             compile=False,
             teacher_forcing=teacher_forcing,
             guided_alignment=None,
@@ -174,7 +172,7 @@ def test_without_r_drop_the_loss_is_the_cross_entropy_of_one_pass(
     model, batch = tiny_model(family).train(), random_batch()
     torch.manual_seed(3)
     hidden = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
-    expected_loss, _ = translation_loss(hidden, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1)
+    expected_loss, _ = hidden.loss(batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1)
     expected_gradients = torch.autograd.grad(expected_loss, list(model.parameters()))
     expected_rng_state = torch.get_rng_state()
     loss, gradients = loss_and_gradients(build_module(model, tokenizer), batch, seed=3)
@@ -193,7 +191,7 @@ def test_r_drop_compares_two_passes_with_different_dropout(
     both = model.decode_hidden(*repeated)
     for states, other_states in zip(both.states[::2], both.states[1::2], strict=True):
         assert not torch.allclose(states, other_states)
-    expected, _ = translation_loss(both, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1, r_drop=2.0)
+    expected, _ = both.loss(batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1, r_drop=2.0)
     loss, _ = loss_and_gradients(build_module(model, tokenizer, alpha=2.0), batch, seed=3)
     torch.testing.assert_close(loss, expected.detach())
 
@@ -205,6 +203,18 @@ def test_r_drop_changes_nothing_without_dropout(
     model, batch = tiny_model(family).eval(), random_batch()
     results = [loss_and_gradients(build_module(model, tokenizer, alpha=alpha), batch, seed=3) for alpha in (2.0, 0.0)]
     torch.testing.assert_close(*results)
+
+
+def test_a_process_without_micro_batches_gives_every_parameter_a_gradient(
+    tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = build_module(tiny_model("transformer"), tokenizer)
+    corpus = SimpleNamespace(train=SimpleNamespace(texts=[None]))
+    monkeypatch.setattr(TranslationModule, "data", SimpleNamespace(corpus=corpus))
+    monkeypatch.setattr(TranslationModule, "trainer", SimpleNamespace(strategy=None))
+    monkeypatch.setattr(module, "manual_backward", torch.Tensor.backward)
+    module._backward(StepShard(0, 0, 9, 9, 18, micro_batches=(), last=False))
+    assert all(torch.equal(p.grad, torch.zeros_like(p)) for p in module.parameters())
 
 
 # ---- checkpoints
@@ -283,7 +293,7 @@ def test_the_final_loss_is_that_of_fp32_for_a_run_in_bf16(
     monkeypatch.setattr(TranslationModule, "data", data)
     batch = random_batch()
     hidden = module.model.decode_hidden(batch.src, None, batch.tgt_in, src_lengths=batch.src_lengths)
-    _, nll = translation_loss(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.0)
+    _, nll = hidden.loss(batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.0)
     assert evaluate(module, batch) == pytest.approx(nll.item(), rel=1e-6)
 
 

@@ -15,8 +15,8 @@ from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.steps.batch import Batch
 from heed.errors import HeedError
 from heed.models.seq2seq import Memory, Seq2Seq
-from heed.symbols import BOS, PAD
-from heed.training.scheduled_sampling import ExponentialDecay, InverseSigmoidDecay, LinearDecay
+from heed.symbols import PAD
+from heed.training.schedules import ExponentialDecay, InverseSigmoidDecay, LinearDecay
 from tests.training.test_module import FAMILIES, build_module, loss_and_gradients, random_batch
 from tests.training.test_module import tokenizer as tokenizer
 
@@ -91,24 +91,6 @@ def test_a_schedule_is_asked_for_the_optimizer_step(
 
 
 # ---- loss
-
-
-def test_free_running_equals_a_loop_that_feeds_back_predictions(tiny_model: Build, tokenizer: Tokenizer) -> None:
-    """Without dropout, the loss of an RNN is that of a loop over search steps, each with the prediction before it."""
-    model, batch = tiny_model("rnn"), random_batch()
-    module = build_module(model, tokenizer, teacher_forcing=0.0)
-    state, token = model.start(model.encode(batch.src, batch.src_mask)), torch.full((len(batch.src),), BOS)
-    expected = torch.zeros((), dtype=torch.float64)
-    for target in batch.tgt_out.unbind(1):
-        output, state = model.step(token, state)
-        logits = output.logits[:, 0]
-        losses = F.cross_entropy(logits, target, ignore_index=PAD, reduction="sum", label_smoothing=0.1)
-        expected = expected + losses
-        token = logits.index_fill(1, torch.tensor([PAD, BOS]), -torch.inf).argmax(1)
-    loss, _ = module.summed_loss(batch)
-    torch.testing.assert_close(loss, expected)
-    forced, _ = build_module(model, tokenizer).summed_loss(batch)
-    assert not torch.allclose(loss, forced)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -12,7 +12,7 @@ from experiments.measures import Figure, Runs, bleu
 from experiments.plots import line_plot
 from experiments.small_models import RNN, small
 from experiments.timing import fastest_seconds, one_thread
-from heed.functional.masks import masked_softmax
+from heed.functional.attention import masked_softmax
 from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.models.seq2seq import Seq2Seq
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> None:
     from heed.evaluation.alignment import align, format_pharaoh, match_counts, parse_pharaoh, to_gold
     from heed.evaluation.words import split_words
-    from heed.inference.alignment import choose_extraction, word_maps
-    from heed.inference.outputs import attention_archive
+    from heed.inference.outputs import attention_archive, choose_extraction, word_maps
 
     sources, targets = read_parallel(args.src, args.tgt)
     golds = args.gold and parse_pharaoh(

@@ -116,7 +116,7 @@ def search_options(args: argparse.Namespace) -> SearchOptions:
 
 def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
     """Load ``models``, or those of ``--model``, with the other options."""
-    from heed.kernels.cpu import keep_freed_memory
+    from heed.kernels.choice import keep_freed_memory
 
     keep_freed_memory()
     given = models or (args.model if isinstance(args.model, list) else [args.model] if args.model else [])

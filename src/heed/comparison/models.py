@@ -9,8 +9,8 @@ from heed.comparison.comparison import Comparison
 from heed.comparison.runs import Side
 from heed.errors import HeedError
 from heed.evaluation.words import AttentionMap, split_words
-from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.loading import load
+from heed.inference.outputs import choose_extraction, word_maps
 from heed.progress import progress_bar
 
 

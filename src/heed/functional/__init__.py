@@ -3,11 +3,10 @@
 Layers call the functions of the same names in :mod:`heed.kernels`, which compute the same, faster where possible.
 """
 
-from heed.functional.attention import attend
+from heed.functional.attention import attend, causal_mask, masked_softmax
 from heed.functional.dropout import dropout
 from heed.functional.linear import cast_for_matmul, prepared_linear, repeated_linear
 from heed.functional.loss import cross_entropy, r_drop_loss
-from heed.functional.masks import causal_mask, masked_softmax
 from heed.functional.recurrence import recur
 from heed.functional.topk import stable_topk
 

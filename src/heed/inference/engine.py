@@ -40,7 +40,7 @@ class TorchEngine(Engine):
     """heed's own model and searches.
 
     Args:
-        packed: copy the decoder's weights into the fastest layout for this CPU (`heed.kernels.packing`).
+        packed: copy the decoder's weights into the fastest layout for this CPU (`heed.kernels.linear`).
     """
 
     def __init__(self, model: Seq2Seq, *, packed: bool = False) -> None:

@@ -152,7 +152,7 @@ def load(path: str | Path) -> ModelFolder:
         ) from error
     check_architecture(saved, _parameters(empty), folder / WEIGHTS)
     model = build()
-    load_weights(model, folder)
+    _copy_weights(model, folder, config)
     return ModelFolder(model.eval(), tokenizer, config)
 
 
@@ -163,12 +163,15 @@ def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:
 
 def load_weights(model: Seq2Seq, folder: Path) -> None:
     """Copy a folder's weights into a model; raise a HeedError unless they fit it, are undamaged and finite."""
+    check_architecture(_read_shapes(folder / WEIGHTS), _parameters(model), folder / WEIGHTS)
+    _copy_weights(model, folder, read_config(folder)[0])
+
+
+def _copy_weights(model: Seq2Seq, folder: Path, config: Mapping[str, Any]) -> None:
     path = folder / WEIGHTS
-    parameters = _parameters(model)
-    check_architecture(_read_shapes(path), parameters, path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != read_config(folder)[0].get(DIGEST, digest):
+    if digest != config.get(DIGEST, digest):
         raise HeedError(
             f"{path} is damaged or was changed (it does not have the {DIGEST} of {CONFIG}): copy both again, or remove "
             f"{DIGEST} from {CONFIG} if you changed the weights yourself."
@@ -176,7 +179,7 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
     weights = load_file(path)
     check_finite(weights, path)
     with torch.no_grad():
-        for name, tensor in parameters.items():
+        for name, tensor in _parameters(model).items():
             tensor.copy_(weights[name])
 
 

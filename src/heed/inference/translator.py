@@ -16,14 +16,11 @@ from heed.evaluation.alignment import Link, align, to_gold
 from heed.evaluation.scores import Scores, SystemOutput, score_output
 from heed.evaluation.symptoms import translation_symptoms
 from heed.inference import BATCH_TOKENS
-from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
-from heed.inference.fallbacks import Fallbacks
-from heed.inference.languages import choose_direction
 from heed.inference.lines import LineError, as_list, check_pairs, encode_lines, renumbered
-from heed.inference.outputs import Attended, Translation
+from heed.inference.outputs import Attended, Translation, choose_extraction, word_maps
 from heed.inference.searches import SearchOptions, build_search
-from heed.languages import Direction
+from heed.languages import Direction, choose_direction
 from heed.layers.edits import Edits
 from heed.models.edited import EditedModel
 from heed.models.seq2seq import Seq2Seq
@@ -45,8 +42,12 @@ class Translator:
     Results are in the order of the input and do not depend on batching. The model runs in eval mode without autocast;
     its own mode is restored afterwards. The translation of a line without text or pieces is empty.
 
-    Numbers, unknown white space and empty translations are treated as `Fallbacks` describes; `without_fallbacks` turns
-    this off.
+    Fallbacks are for lines that a model would lose; `without_fallbacks` turns them off:
+
+    - A line without letters (``str.isalpha``), such as a number or an emoji, is its own translation with the score 0,
+      unless no source piece of the model has a letter.
+    - White space without a piece, such as a tab, is read as a space.
+    - Empty hypotheses rank after all others.
 
     Every method that takes sentences accepts a single string as one sentence. The result is still a list.
 
@@ -94,7 +95,7 @@ class Translator:
         self.engine: Engine = self._torch
         """Runs the search. ``model`` always computes attention maps and scores of given translations."""
         self.saved_search = search
-        self._fallbacks = Fallbacks(self.tokenizer)
+        self._has_fallbacks = True
         self.search = self.changed_search()
         self.on_batch: Callable[[float], object] = lambda *_: None
         """Called after each batch with its number of sentences, to report progress. Each sentence counts once."""
@@ -111,17 +112,16 @@ class Translator:
             name: see `choose_direction`; None: this translator's direction.
         """
         own = Direction(self.src_lang, self.tgt_lang)
-        chosen = own if name is None else choose_direction(self.tokenizer, self._directions, name)
+        chosen = own if name is None else choose_direction(name, self._directions, tags=self.tokenizer.tags)
         other = copy(self)
         other.tokenizer, (other.src_lang, other.tgt_lang) = self.tokenizer.towards(chosen.tgt_lang), chosen
-        other._fallbacks = replace(self._fallbacks, tokenizer=other.tokenizer)
         other.search = other.changed_search()
         return other
 
     def without_fallbacks(self) -> "Translator":
         """Return a translator for scores, which gives the model every line as it is and accepts empty translations."""
         other = copy(self)
-        other._fallbacks = replace(self._fallbacks, enabled=False)
+        other._has_fallbacks = False
         return other
 
     def with_engine(self, engine: Engine) -> "Translator":
@@ -296,7 +296,8 @@ class Translator:
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of sentences of any length to translate, without EOS. White space of any script has no ids."""
-        return self._fallbacks.encode(sentences)
+        known = self.tokenizer.with_known_spaces if self._has_fallbacks else str
+        return self.tokenizer.encode_src([known(line) if line.strip() else "" for line in sentences])
 
     def encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets as they are, with EOS; raise a HeedError as `score` does."""
@@ -360,7 +361,7 @@ class Translator:
             for row, (source, n_best) in enumerate(zip(sentences, found, strict=True)):
                 yield [
                     Translation(
-                        text := source if self._fallbacks.is_copied(source) else next_text,
+                        text := source if self._is_copied(source) else next_text,
                         each.score,
                         each.log_prob,
                         each.finished,
@@ -380,13 +381,26 @@ class Translator:
     def _search_lines(
         self, lines: Sequence[str], src_ids: Sequence[list[int]], search: Search
     ) -> tuple[list[NBest], set[int]]:
-        """Return the hypotheses of each line and the rows that need a second choice, see `Fallbacks.search`."""
-        return self._fallbacks.search(
-            lines,
-            src_ids,
-            search=partial(self.translate_ids, search=search),
-            search_all=partial(self._quiet().translate_ids, search=search.with_all()),
-        )
+        """Return the hypotheses of each line, best first, and the rows for which the search prefers an empty one."""
+        copied = {row: line for row, line in enumerate(lines) if self._is_copied(line)}
+        found = self.translate_ids([[] if row in copied else ids for row, ids in enumerate(src_ids)], search=search)
+        for row, ids in zip(copied, self.tokenizer.encode_tgt(list(copied.values())), strict=True):
+            found[row] = [replace(found[row][0], tokens=ids)]
+        searched = (row for row, ids in enumerate(src_ids) if ids and row not in copied)
+        empty = {row for row in searched if self._is_empty(found[row][0])}
+        if empty and self._has_fallbacks:
+            again = self._quiet().translate_ids([src_ids[row] for row in empty], search=search.with_all())
+            for row, n_best in zip(empty, again, strict=True):
+                found[row] = sorted(n_best, key=self._is_empty)[: len(found[row])]
+        return found, empty
+
+    def _is_copied(self, line: str) -> bool:
+        """Return whether a line is its own translation."""
+        has_letters = not self.tokenizer.reads_letters or any(map(str.isalpha, line))
+        return self._has_fallbacks and bool(line.strip()) and not has_letters
+
+    def _is_empty(self, hypothesis: Hypothesis) -> bool:
+        return not self.tokenizer.decode_tgt([hypothesis.tokens])[0].strip()
 
     def _links(self, pair: Attended, symmetrize: str = "target", **choice: Any) -> list[Link]:
         """Return the word alignment of one pair. ``choice`` selects the map, see `align`."""

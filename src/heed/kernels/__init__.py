@@ -6,13 +6,11 @@ is listed in docs/performance.md.
 """
 
 from heed.functional import causal_mask, prepared_linear
-from heed.kernels.attention import attend
+from heed.kernels.attention import attend, masked_softmax
 from heed.kernels.choice import plain
 from heed.kernels.dropout import dropout
-from heed.kernels.linear import cast_for_matmul, repeated_linear
+from heed.kernels.linear import WeightPacker, cast_for_matmul, repeated_linear
 from heed.kernels.loss import cross_entropy, r_drop_loss
-from heed.kernels.masks import masked_softmax
-from heed.kernels.packing import WeightPacker
 from heed.kernels.recurrence import recur
 from heed.kernels.topk import stable_topk
 

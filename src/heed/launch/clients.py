@@ -30,7 +30,7 @@ from heed.launch.run import build
 from heed.progress import progress_bar
 from heed.runs.trained import TrainedRun
 from heed.training.callbacks.diagnosis import known_facts, sample_text
-from heed.training.callbacks.signals import SIGNALS, Interrupted
+from heed.training.callbacks.stopping import SIGNALS, Interrupted
 
 NAMED_RANGES = 5  # lines or ranges of lines that are named for each fault
 

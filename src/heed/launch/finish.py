@@ -33,8 +33,7 @@ from heed.runs.model_card import write_model_card
 from heed.runs.results import INITIAL_SCORES, RESULTS, build_results, scores_by_split, write_results
 from heed.training.callbacks.attention_heads import MeasureAttentionHeads
 from heed.training.callbacks.checkpoints import Checkpoints
-from heed.training.callbacks.metrics_logger import MetricsLogger
-from heed.training.callbacks.text_counts import CountTexts
+from heed.training.callbacks.metrics import CountTexts, MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.memory import activation_bytes, count_moments
 from heed.training.module import TranslationModule

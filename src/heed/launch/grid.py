@@ -30,7 +30,7 @@ from heed.runs.claim import create, creation_order
 from heed.runs.config import CONFIG_LIMIT, GRID_FILE
 from heed.runs.folder import write_failure
 from heed.runs.results import RESULTS
-from heed.training.callbacks.signals import end_other_processes
+from heed.training.callbacks.stopping import end_other_processes
 
 LAUNCH_VARIABLES = {"LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 """Environment variables that Lightning sets for the processes of a job. Where they are set, it starts no processes."""

@@ -23,7 +23,6 @@ from heed.options import format_value, get_option, with_options
 from heed.progress import print_line
 from heed.runs.config import find_config
 from heed.training.callbacks.ema import EMA
-from heed.training.memory import checkpoint_layers
 from heed.training.module import compiled_decode_hidden
 from heed.training.trainer import check_machine, resolve_precision
 
@@ -119,8 +118,6 @@ def check_options(options: Options, before: Options | None = None) -> tuple[Opti
             raise HeedError(f"{name}=null: there is no test set. Add test=false, or give one.")
     _check_weights(options, parts)
     model = build_model_on("meta", parts["model"], src_vocab=8, tgt_vocab=8, joint=True)
-    if options["module"]["activation_checkpointing"]:
-        checkpoint_layers(model)
     if options["module"]["compile"]:
         compiled_decode_hidden(model)
     try:

@@ -29,9 +29,9 @@ from heed.runs.folder import RunFolder
 from heed.runs.results import FACTS_FILE, INITIAL_SCORES, PRUNED, plain_scores
 from heed.runs.trained import TrainedRun
 from heed.training.callbacks.ema import EMA
+from heed.training.callbacks.metrics import CountTexts
 from heed.training.callbacks.page import RunPage
 from heed.training.callbacks.stopping import Pruning, Report
-from heed.training.callbacks.text_counts import CountTexts
 from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loggers import closing
 from heed.training.memory import count_moments

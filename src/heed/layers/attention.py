@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.functional.masks import Mask, mask_tensor
+from heed.functional.attention import Mask, mask_tensor
 from heed.layers.attention_scores import SCORES, DotScore, ScoreOptions
 from heed.layers.edits import WeightEdit
 from heed.layers.positions import RelativePositions

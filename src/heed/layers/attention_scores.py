@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from heed import kernels
 from heed.errors import HeedError
-from heed.functional.attention import attention_scores
-from heed.functional.masks import Mask, mask_tensor
+from heed.functional.attention import Mask, attention_scores, mask_tensor
 
 States = Float[Tensor, "*B S D"]
 SourceMask = Bool[Tensor, "B S"] | None

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heed import kernels
-from heed.functional.masks import Mask
+from heed.functional.attention import Mask
 from heed.layers.attention import CrossAttention, KeyValue, SelfAttention
 from heed.layers.dropout import Dropout
 from heed.layers.edits import WeightEdit

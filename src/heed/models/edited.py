@@ -24,8 +24,9 @@ class EditedModel(Seq2Seq):
         super().__init__()
         check_edits(edits, model.attention_heads)
         self.model, self.edits, self.prefix = model, tuple(edits or ()), tuple(prefix)
-        same = ("config", "max_target_length", "attention_heads", "training")
-        self.__dict__.update({name: getattr(model, name) for name in same if hasattr(model, name)})
+        for name in ("config", "max_target_length", "attention_heads", "training"):
+            if hasattr(model, name):  # an ensemble has no configuration
+                setattr(self, name, getattr(model, name))
 
     def encode(self, *inputs: Any, edits: Edits = None, **options: Any) -> Memory:
         return self.model.encode(*inputs, edits=[*self.edits, *(edits or ())], **options)

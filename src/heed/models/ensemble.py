@@ -10,10 +10,9 @@ from torch import Tensor
 
 from heed import compat, kernels
 from heed.functional.linear import Prepare
+from heed.layers.attention_scores import SourceMask
 from heed.layers.edits import Edits, check_edits
-from heed.layers.stack import Stack
-from heed.models.inputs import Lengths, SourceMask, SrcIds
-from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, Seq2Seq
+from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Lengths, Memory, Seq2Seq, SrcIds, Stack
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,23 @@ from torch import Tensor, nn
 from heed import kernels
 from heed.functional.linear import LinearMap
 from heed.functional.recurrence import CELLS, CellState
-from heed.layers.attention_scores import SCORES, ScoreOptions
+from heed.layers.attention_scores import SCORES, ScoreOptions, SourceMask
 from heed.layers.dropout import SequenceDropout
 from heed.layers.edits import Edits, check_edits, layer_edits
 from heed.layers.embedding import embeddings
 from heed.layers.reach import REACHES
 from heed.layers.recurrence import RecurrentLayer
-from heed.layers.stack import Stack
-from heed.models.inputs import Lengths, SourceMask, SrcIds
 from heed.models.rnn_config import AttentionConfig, RNNConfig
-from heed.models.seq2seq import AttentionMaps, DecoderHidden, DecoderState, Memory, TrainableSeq2Seq
+from heed.models.seq2seq import (
+    AttentionMaps,
+    DecoderHidden,
+    DecoderState,
+    Lengths,
+    Memory,
+    SrcIds,
+    Stack,
+    TrainableSeq2Seq,
+)
 
 Hidden = Float[Tensor, "R T D"]
 

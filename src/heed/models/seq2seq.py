@@ -1,10 +1,10 @@
 """The interface that every model implements. Training, search and scoring know nothing else about a model."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +13,13 @@ from torch import Tensor, nn
 
 from heed import kernels, options
 from heed.functional.linear import Prepare
+from heed.layers.attention_scores import SourceMask
 from heed.layers.edits import Edits, Heads
-from heed.models.inputs import Lengths, SourceMask, SrcIds
 from heed.symbols import BOS, PAD
+
+SrcIds = Int[Tensor, "B S"]
+Lengths = Int[Tensor, " B"] | None
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 ARGMAX_ROWS = 512  # rows whose logits exist at a time in `DecoderHidden.best_tokens`
 
@@ -61,7 +65,7 @@ class DecoderOutput:
 class DecoderHidden:
     """The decoder's output before the output layer: logits = states · weightᵀ + bias.
 
-    The logits of a whole batch are by far the largest tensor in training. A loss can compute them in parts.
+    The logits of a whole batch are by far the largest tensor in training. The loss computes them in parts.
     """
 
     states: Float[Tensor, "*B D"]
@@ -79,6 +83,32 @@ class DecoderHidden:
             logits[:, PAD] = logits[:, BOS] = -torch.inf
             best.append(logits.argmax(1))
         return torch.cat(best).view(self.states.shape[:-1])
+
+    def loss(
+        self,
+        target: Int[Tensor, "*B T"],
+        positions: Int[Tensor, " N"],
+        *,
+        label_smoothing: float,
+        r_drop: float = 0.0,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Return the training loss and the negative log-likelihood, as sums over target tokens, in nats.
+
+        The loss is the label-smoothed cross-entropy (`heed.functional.cross_entropy`) or, with ``r_drop``, that of two
+        passes of the model (`heed.functional.r_drop_loss`). The states of sentence b are then the rows 2 b and 2 b + 1.
+
+        Args:
+            positions: the tokens to sum over, as positions in the flattened ``target``. Padding is left out, and a mask
+                of it would make the host wait for the device.
+        """
+        states, tokens = self.states.flatten(0, -2), target.flatten().index_select(0, positions).long()
+        layer = (self.weight, self.bias, tokens)
+        if not r_drop:
+            return kernels.cross_entropy(states.index_select(0, positions), *layer, label_smoothing=label_smoothing)
+        length = target.shape[-1]
+        first = positions + positions // length * length
+        hidden = torch.stack([states.index_select(0, first), states.index_select(0, first + length)])
+        return kernels.r_drop_loss(hidden, *layer, label_smoothing=label_smoothing, alpha=r_drop)
 
 
 class DecoderState(ABC):
@@ -264,3 +294,16 @@ class TrainableSeq2Seq(Seq2Seq):
         """Encode (see `encode`), and decode under teacher forcing, without the output layer."""
         memory = self.encode(src, src_mask, src_lengths=src_lengths)
         return self.run_decoder(tgt_in, self.start(memory))[0]
+
+
+class Stack(nn.ModuleList, Generic[ModuleT]):
+    """`nn.ModuleList` with the class of its modules, which the type checker cannot know otherwise."""
+
+    def __init__(self, modules: Iterable[ModuleT]) -> None:
+        super().__init__(modules)
+
+    def __iter__(self) -> Iterator[ModuleT]:
+        return super().__iter__()  # type: ignore[return-value]
+
+    def __getitem__(self, index: int) -> ModuleT:  # type: ignore[override]
+        return super().__getitem__(index)  # type: ignore[return-value]

@@ -18,6 +18,7 @@ from heed.layers.attention import (
     ParameterFreeAttention,
     SelfAttention,
 )
+from heed.layers.attention_scores import SourceMask
 from heed.layers.dropout import Dropout, LayerDropout
 from heed.layers.edits import NO_EDITS, Edits, LayerEdits, check_edits, layer_edits
 from heed.layers.embedding import embeddings
@@ -32,15 +33,16 @@ from heed.layers.residual import (
     ResidualOptions,
     SelfAttentionBlock,
 )
-from heed.layers.stack import Stack
-from heed.models.inputs import Lengths, SourceMask, SrcIds
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderHidden,
     DecoderOutput,
     DecoderState,
+    Lengths,
     Memory,
     Seq2Seq,
+    SrcIds,
+    Stack,
     TrainableSeq2Seq,
 )
 from heed.models.transformer_config import TransformerConfig

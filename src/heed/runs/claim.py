@@ -96,7 +96,7 @@ def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
     if not (folder / METRICS_FILE).exists():
         hydra = [f"{HYDRA_FOLDER}/{name}.yaml" for name in ("config", "hydra", "overrides")]
-        for file in (RUN_CONFIG, FACTS_FILE, "wandb/id", "wandb/names.json", LOCK, *hydra):
+        for file in (RUN_CONFIG, FACTS_FILE, "wandb/id", LOCK, *hydra):
             with suppress(PermissionError):  # on Windows, releasing the lock removes it
                 (folder / file).unlink(missing_ok=True)
     for path in (folder / "wandb", folder / HYDRA_FOLDER, folder):

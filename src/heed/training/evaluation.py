@@ -15,7 +15,6 @@ from heed.data.steps.stream import EvaluationSets
 from heed.decoding import Search
 from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
 from heed.models.seq2seq import TrainableSeq2Seq
-from heed.training.loss import translation_loss
 
 
 class SplitResult(NamedTuple):
@@ -54,7 +53,7 @@ class Evaluator:
         outputs = self.outputs[split]
         hidden = self.model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in, src_lengths=batch.src_lengths)
         (positions,) = batch.tgt_positions
-        _, nll = translation_loss(hidden, batch.tgt_out, positions, label_smoothing=0.0)
+        _, nll = hidden.loss(batch.tgt_out, positions, label_smoothing=0.0)
         outputs.nll += nll.item()
         outputs.tgt_tokens += batch.tgt_tokens
         start = time.perf_counter()

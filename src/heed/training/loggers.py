@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -15,13 +15,11 @@ from lightning.pytorch.utilities import rank_zero_only
 from heed.errors import missing_package
 from heed.files import write_file
 from heed.progress import print_line
-from heed.runs.config import read_overrides, read_varied_overrides
+from heed.runs.config import read_varied_overrides
 from heed.runs.table import format_table
 
 MAX_WANDB_NAME = 128
 """Characters that wandb allows in the name of a run or group."""
-TRIAL = "sweep.trial="
-"""The override that marks the run of a study's trial."""
 
 
 class StepLogger(WandbLogger):
@@ -53,16 +51,17 @@ def wandb_logger(
     _replace_unwritable_directories(folder)
     wandb.setup()  # reads WANDB_SILENT before wandb prints anything
     offline = mode == "offline" or (mode == "auto" and not _logged_in())
-    kept = folder / "wandb"
-    names = _saved(kept / "names.json", lambda: json.dumps(run_names(folder, config, read_overrides(folder))))
-    name, group = json.loads(names)
-    agent_id = os.environ.get("WANDB_RUN_ID") if _has_wandb_agent() else None
+    id_file = folder / "wandb" / "id"
+    if not id_file.exists():  # a resumed run keeps its id
+        id_file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(id_file, secrets.token_hex(4))
+    name, group = run_names(folder)
     return StepLogger(
         name=name,
         group=group,
         project=project,
         save_dir=folder,
-        id=_saved(kept / "id", lambda: agent_id or secrets.token_hex(4)),
+        id=id_file.read_text(encoding="utf-8"),
         resume="allow",
         offline=offline,
         mode="offline" if offline else "online",  # wandb.login has read WANDB_MODE: override it
@@ -154,41 +153,16 @@ def closing(loggers: Iterable[Logger]) -> Iterator[None]:
                 print_line(f"Upload:   wandb sync {shlex.join(map(str, folders))}")
 
 
-def run_names(folder: Path, config: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str | None, str | None]:
-    """Return the name and the group in wandb of the run in ``folder`` with these options and overrides.
+def run_names(folder: Path) -> tuple[str, str]:
+    """Return the name and the group in wandb of the run in ``folder``: the folder and its parent, without ``runs/``.
 
-    A job of a grid is named after the settings that the grid varies ("0 model=rnn seed=1"), a trial of a study after
-    its number ("trial 7"). Their group is the folder of the grid or study, relative to ``runs/``. None leaves the
-    choice to wandb: a run of ``wandb agent`` gets its name there, a single run has no group.
+    The name of a job of a grid ends with the settings that the grid varies ("grid/2026-01-31/0_rnn model=rnn seed=1").
     """
-    if _has_wandb_agent():
-        return None, None
-    if any(override.startswith(TRIAL) for override in overrides):
-        return f"trial {folder.name}", _group(folder.parent)
-    if (varied := read_varied_overrides(folder)) is not None:
-        number = folder.name.partition("_")[0]
-        return " ".join([number, *varied])[:MAX_WANDB_NAME], _group(folder.parent)
-    return f"{config['name']} seed {config['seed']}", None
-
-
-def _saved(path: Path, new: Callable[[], str]) -> str:
-    """Return the content of a file, which is ``new()`` for a new run and the same for a resumed one."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, new())
-    return path.read_text(encoding="utf-8").strip()
-
-
-def _group(folder: Path) -> str:
-    """Return a folder relative to the folder ``runs`` that it is in, or else its name."""
     parts = folder.absolute().parts
-    start = len(parts) - parts[::-1].index("runs") if "runs" in parts[:-1] else -1
-    return "/".join(parts[start:])[:MAX_WANDB_NAME]
-
-
-def _has_wandb_agent() -> bool:
-    """Return whether ``wandb agent`` started this process, and expects the run under the id it chose."""
-    return "WANDB_SWEEP_ID" in os.environ
+    start = len(parts) - parts[::-1].index("runs") if "runs" in parts[:-2] else -2
+    path = "/".join(parts[start:])
+    name = " ".join([path, *(read_varied_overrides(folder) or ())])
+    return name[:MAX_WANDB_NAME], path.rpartition("/")[0][:MAX_WANDB_NAME]
 
 
 def _replace_unwritable_directories(folder: Path) -> None:

@@ -1,47 +1,20 @@
-"""Memory: activation checkpointing, the size of micro-batches that fit on a GPU, and out-of-memory errors."""
+"""Memory: the size of micro-batches that fit on a GPU, and out-of-memory errors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import lightning as L
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from heed.data.datamodule import TranslationData
 from heed.data.steps.batch import Batch
 from heed.errors import HeedError
-from heed.models.transformer import DecoderLayer, EncoderLayer
 from heed.symbols import UNK
 
 MEMORY_FRACTION = 0.8
 """The fraction of GPU memory to fill. The rest is for fragmentation and for search, which holds several hypotheses."""
-
-
-def checkpoint_layers(model: nn.Module) -> None:
-    """Let the layers of a transformer keep only their inputs, and compute the rest again in the backward pass.
-
-    Source: Chen et al. 2016, "Training deep nets with sublinear memory cost".
-
-    The loss and the gradients stay the same, bit for bit, because dropout is repeated with the same random numbers.
-
-    Raises:
-        HeedError: if the model is no transformer.
-    """
-    layers = [module for module in model.modules() if isinstance(module, (EncoderLayer, DecoderLayer))]
-    if not layers:
-        raise HeedError("module.activation_checkpointing=true is for transformers: leave it out.")
-    for layer in layers:
-        layer.forward = partial(_with_checkpoint, layer.forward)  # type: ignore[method-assign]
-
-
-def _with_checkpoint(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    if not torch.is_grad_enabled():
-        return forward(*args, **kwargs)
-    return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
 
 @contextmanager

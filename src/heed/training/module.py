@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -35,8 +34,7 @@ from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.resume import adopt_checkpoint, check_resumable
 from heed.training.evaluation import Evaluator, SplitResult
 from heed.training.guided_alignment import GuidedAlignment
-from heed.training.loss import translation_loss, zero_loss
-from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
+from heed.training.memory import explain_out_of_memory, find_device_tokens
 from heed.training.nonfinite import DivergedError, SkippedSteps, clip_gradients, step_if_finite
 from heed.training.schedules import Cosine, until_end
 
@@ -51,10 +49,9 @@ class TrainingOptions:
     clip_norm: NotNegative
     max_skipped_steps: AtLeast1
     """Checked every ``trainer.log_every`` steps."""
-    activation_checkpointing: bool
     compile: bool
     teacher_forcing: Probability | Callable[[int], float]
-    """Or a function that returns the probability by optimizer step from 0 (`heed.training.scheduled_sampling`)."""
+    """Or a function that returns the probability by optimizer step from 0 (`heed.training.schedules`)."""
     guided_alignment: str | None
     guided_alignment_weight: NotNegative
 
@@ -114,8 +111,6 @@ class TranslationModule(L.LightningModule):
         self.automatic_optimization = False
         self.model = model
         self.options = options
-        if options.activation_checkpointing:
-            checkpoint_layers(model)
         self.decode_hidden = compiled_decode_hidden(model) if options.compile else model.decode_hidden
         self.tokenizer = tokenizer
         self.make_optimizer = optimizer
@@ -244,7 +239,7 @@ class TranslationModule(L.LightningModule):
             nll_sum += nll
         if not shard.micro_batches:
             # Every process has to take part in the synchronisation of gradients.
-            self.manual_backward(zero_loss(self.model))
+            self.manual_backward(torch.stack([parameter.sum() * 0 for parameter in self.model.parameters()]).sum())
         return loss_sum, nll_sum
 
     def summed_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -267,8 +262,8 @@ class TranslationModule(L.LightningModule):
             assert attention is not None
             assert attention.cross is not None
             guidance = options.guided_alignment_weight * self.guide.loss(attention.cross, batch)
-        loss_of = partial(translation_loss, label_smoothing=options.label_smoothing, r_drop=options.r_drop)
-        parts = [loss_of(hidden, batch.tgt_out, positions) for positions in batch.tgt_positions]
+        kind = {"label_smoothing": options.label_smoothing, "r_drop": options.r_drop}
+        parts = [hidden.loss(batch.tgt_out, positions, **kind) for positions in batch.tgt_positions]
         return torch.stack([loss for loss, _ in parts]).sum() + guidance, torch.stack([nll for _, nll in parts])
 
     def _decoder_inputs(self, batch: Batch) -> Tensor:

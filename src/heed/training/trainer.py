@@ -19,15 +19,13 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 
 from heed.compat import call_after_closure, connected_strategy
 from heed.errors import HeedError
-from heed.kernels.cpu import has_fast_bf16_matmul, keep_freed_memory
+from heed.kernels.choice import has_fast_bf16_matmul, keep_freed_memory
 from heed.options import AtLeast1, in_heed, raise_problems, suggest
 from heed.runs.checkpoints import Selection
 from heed.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from heed.training.callbacks.ema import EMA
-from heed.training.callbacks.metrics_logger import MetricsLogger
-from heed.training.callbacks.progress import DecodingProgress
-from heed.training.callbacks.signals import StopOnSignal
-from heed.training.callbacks.stopping import FinalValidation
+from heed.training.callbacks.metrics import DecodingProgress, MetricsLogger
+from heed.training.callbacks.stopping import FinalValidation, StopOnSignal
 
 Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", 32]
 """Precisions of training; 32 is 32-true. The weights are fp32 in all of them."""

@@ -143,46 +143,39 @@ def test_the_best_and_the_last_checkpoint_of_a_step_are_hard_links(run: Callable
     assert files[0].st_ino == files[1].st_ino
 
 
-def remove(*keys: str) -> Callable[[dict[str, Any]], None]:
-    """Return a function that removes the entry at a path of keys."""
-
-    def damage(checkpoint: dict[str, Any]) -> None:
-        *path, last = keys
-        for key in path:
-            checkpoint = checkpoint[key]
-        del checkpoint[last]
-
-    return damage
+REMOVED = object()
 
 
-def replace(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    """Return a function that replaces the entry at a path of keys."""
+def replace(*keys: str, value: Any = REMOVED) -> Callable[[dict[str, Any]], None]:
+    """Return a function that replaces or removes the entry at a path of keys."""
 
     def damage(checkpoint: dict[str, Any]) -> None:
         *path, last = keys
         for key in path:
             checkpoint = checkpoint[key]
         checkpoint[last] = value
+        if value is REMOVED:
+            del checkpoint[last]
 
     return damage
 
 
 DAMAGES = {
-    "no optimizer states": remove("optimizer_states"),
+    "no optimizer states": replace("optimizer_states"),
     "empty optimizer states": replace("optimizer_states", value=[]),
     "optimizer states of another shape": replace("optimizer_states", value=[{"state": {}, "param_groups": [{}]}]),
     "foreign loops": replace("loops", value={"fit_loop": {"anything": 1}}),
-    "no loops": remove("loops", "fit_loop"),
+    "no loops": replace("loops", "fit_loop"),
     "loops that are text": replace("loops", "fit_loop", value="text"),
     "no data cursor": replace("TranslationData", value={}),
     "a cursor that is text": replace("TranslationData", value={"epoch": "one", "step": 0}),
     "half of the totals": replace("callbacks", "MetricsLogger", value={"epoch": 0}),
-    "no number of skipped steps": remove("skipped_steps"),
-    "no format": remove("heed_format"),
+    "no number of skipped steps": replace("skipped_steps"),
+    "no format": replace("heed_format"),
     "an earlier format": replace("heed_format", value=1),
     "a newer format": replace("heed_format", value=RUN_FORMAT + 1),
     "a format that is text": replace("heed_format", value="two"),
-    "no version": remove("pytorch-lightning_version"),
+    "no version": replace("pytorch-lightning_version"),
     "a version that is not one": replace("pytorch-lightning_version", value="yesterday"),
     "weights that are text": replace("state_dict", value={"model.encoder": "text"}),
 }

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from heed.data.steps.stream import StepShard
-from heed.training.callbacks import text_counts
-from heed.training.callbacks.text_counts import CountTexts
+from heed.training.callbacks import metrics
+from heed.training.callbacks.metrics import CountTexts
 
 STEPS = [((n % 4, 5 * (n % 4) + 1), (3, 11 + n)) for n in range(1, 14)]
 """Sentences and target tokens of each corpus, in every step."""
@@ -80,7 +80,7 @@ def test_losses_are_summed_over_processes_before_and_after_a_resume(monkeypatch:
     take_steps(whole, 1, 5)
     # Only the first process reports here, after the other one has counted the step.
     ranks = [CountTexts(["a", "b"]) for _ in range(2)]
-    monkeypatch.setattr(text_counts, "sum_over_processes", lambda _: torch.stack([rank._sums for rank in ranks]).sum(0))
+    monkeypatch.setattr(metrics, "sum_over_processes", lambda _: torch.stack([rank._sums for rank in ranks]).sum(0))
     for rank, part, log_every in ((1, 0.75, 100), (0, 0.25, 5)):
         take_steps(ranks[rank], 1, 3, part=part, log_every=log_every, processes=2)
     ranks[:] = [resume(callback, rank=rank) for rank, callback in enumerate(ranks)]

@@ -1,1 +1,1 @@
-"""Lightning callbacks, one per file."""
+"""Lightning callbacks."""

@@ -22,7 +22,7 @@ from heed.progress import print_line
 from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.records import DIAGNOSES, keep_json_lines, read_csv, read_json_lines
 from heed.runs.results import INITIAL_SCORES
-from heed.training.callbacks.metrics_logger import MetricsLogger
+from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.module import TranslationModule
 from heed.training.muon import Muon
 from heed.training.schedules import planned_steps

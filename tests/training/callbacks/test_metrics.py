@@ -18,7 +18,7 @@ from heed.evaluation.comet import Comet
 from heed.evaluation.metrics import METRICS
 from heed.evaluation.scores import SystemOutput
 from heed.runs.results import scores_by_split
-from heed.training.callbacks import metrics_logger
+from heed.training.callbacks import metrics
 from heed.training.trainer import resolve_precision
 from tests.evaluation.comet_models import save_comet
 from tests.finished import FinishedRun
@@ -40,6 +40,13 @@ def test_a_run_prints_its_plan_its_progress_and_its_results(finished: FinishedRu
     assert f"for {results['steps']} steps ({results['epochs']} epochs)" in after
     assert f"BLEU {results['test']['bleu']:6.2f}" in after
     assert f"   ter {results['test']['metrics']['ter']['value']:.2f}   chrf++ " in after
+
+
+def test_a_validation_is_reported_with_the_duration_of_the_run() -> None:
+    scores = {"loss": 2.5, "bleu": 1.25, "chrf": 20.0}
+    assert metrics.validation_line(0, scores, epoch=2, train_seconds=3723.0) == (
+        "step      0  epoch 2  valid: loss 2.500  BLEU 1.25  chrF 20.00  after 1:02:03"
+    )
 
 
 def test_further_metrics_are_in_results_and_metrics(finished: FinishedRun) -> None:
@@ -109,7 +116,7 @@ def test_the_speed_includes_waiting_for_the_device_and_callbacks_but_no_validati
     from heed.launch.compose import compose
     from heed.training.module import TranslationModule
 
-    gather, evaluate = metrics_logger.sum_over_processes, TranslationModule.on_validation_epoch_end
+    gather, evaluate = metrics.sum_over_processes, TranslationModule.on_validation_epoch_end
 
     def slow_device(sums: Tensor) -> Tensor:
         time.sleep(1)
@@ -119,7 +126,7 @@ def test_the_speed_includes_waiting_for_the_device_and_callbacks_but_no_validati
         time.sleep(4)
         evaluate(module)
 
-    monkeypatch.setattr(metrics_logger, "sum_over_processes", slow_device)
+    monkeypatch.setattr(metrics, "sum_over_processes", slow_device)
     monkeypatch.setattr(TranslationModule, "on_validation_epoch_end", slow_validation)
     options = [*TINY, "trainer.max_steps=4", "test=false", "logger=none", f"cache_dir={tmp_path}/cache",
                "search=greedy", "trainer.validate_every=2"]  # fmt: skip

@@ -9,14 +9,15 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, Timer
 from torch import Tensor
+from tqdm import tqdm
 
+from heed.data.steps.batch import Batch
 from heed.data.steps.stream import StepShard
 from heed.progress import print_line, progress_bar
 from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.records import SPEED, CSVRecords
-from heed.training.callbacks.progress import training_note, validation_line
 from heed.training.schedules import planned_steps
 
 
@@ -193,6 +194,91 @@ class MetricsLogger(Callback):
         self._fit_clock = now
 
 
+class CountTexts(Callback):
+    """Counts what is drawn from each text of a mixture, and logs the loss of each as ``train/nll/NAME``."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.sentences = torch.zeros(len(names), dtype=torch.int64)
+        """Sentences drawn so far, from each text."""
+        self.tokens = torch.zeros(len(names), dtype=torch.int64)
+        """Target tokens drawn so far, with EOS."""
+        self.nll: dict[str, float] = {}
+        """Negative log-likelihood of a target token in the latest report, in nats, by text."""
+        self._sums = torch.zeros(2, len(names))
+        """Since the latest report: negative log-likelihood, and target tokens of the steps that were not skipped."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of all processes. All of them have to call it."""
+        columns = torch.stack([self.sentences, self.tokens]), sum_over_processes(self._sums)
+        drawn, sums = (dict(zip(self.names, column.T.tolist(), strict=True)) for column in columns)
+        return {"drawn": drawn, "sums": sums, "nll": self.nll}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the texts that have the same name: ``ckpt_path`` allows another mixture."""
+        self.sentences, self.tokens = torch.tensor([state_dict["drawn"].get(name, [0, 0]) for name in self.names]).T
+        self._sums = torch.tensor([state_dict["sums"].get(name, [0.0, 0.0]) for name in self.names]).T
+        self.nll = {name: nll for name, nll in state_dict["nll"].items() if name in self.names}
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        # A restored sum is that of all processes.
+        own = self._sums if trainer.is_global_zero else torch.zeros_like(self._sums)
+        self._sums = own.to(pl_module.device)
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: StepShard, _: int) -> None:
+        drawn = torch.tensor(batch.texts)
+        self.sentences, self.tokens = self.sentences + drawn[:, 0], self.tokens + drawn[:, 1]
+        is_skipped = outputs["tokens"] == 0
+        tokens = drawn[:, 1].to(is_skipped.device, non_blocking=True) / trainer.world_size
+        self._sums = self._sums + torch.stack([outputs["nll_of_texts"], tokens.where(~is_skipped, 0.0)])
+        if trainer.global_step % trainer.log_every_n_steps == 0:
+            self._report(trainer)
+
+    def _report(self, trainer: L.Trainer) -> None:
+        sums = zip(self.names, *sum_over_processes(self._sums).tolist(), strict=True)
+        self.nll |= {name: nll / tokens for name, nll, tokens in sums if tokens}
+        self._sums = torch.zeros_like(self._sums)
+        metrics = {f"train/nll/{name}": nll for name, nll in self.nll.items()}
+        for logger in trainer.loggers:
+            logger.log_metrics(metrics, step=trainer.global_step)
+
+    def results(self) -> dict[str, dict[str, float | int | None]]:
+        """Return sentences, target tokens and the latest loss of each text."""
+        return {
+            name: {"sentences": sentences, "tgt_tokens": tokens, "nll": self.nll.get(name)}
+            for name, sentences, tokens in zip(self.names, self.sentences.tolist(), self.tokens.tolist(), strict=True)
+        }
+
+
+class DecodingProgress(Callback):
+    """Reports the progress of decoding validation and test sets."""
+
+    def __init__(self) -> None:
+        self._bars = ExitStack()
+        self._bar: Any = None
+
+    def on_validation_batch_start(
+        self, trainer: L.Trainer, pl_module: Any, _: Batch, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        if batch_idx == 0:
+            self._bars.close()
+            split = trainer.datamodule.sets.evaluated[dataloader_idx]  # starts with the validation sets
+            total = int((trainer.datamodule.sets.encoded[split].src_lengths + 1).sum())  # + 1 for EOS
+            bar = progress_bar(f"Decoding {split}", total=total, unit="tokens", enabled=trainer.is_global_zero)
+            self._bar = self._bars.enter_context(bar)
+
+    def on_validation_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Batch, *_: int) -> None:
+        if trainer.is_global_zero:  # the mask may be on a device: read it only where it is reported
+            self._bar.update(int(batch.src_mask.sum()) * trainer.world_size)
+
+    def _end(self, *_: Any) -> None:
+        self._bars.close()
+
+    on_test_batch_start = on_validation_batch_start
+    on_test_batch_end = on_validation_batch_end
+    on_validation_epoch_end = on_test_epoch_end = on_exception = _end
+
+
 def metrics_fields(metrics: Iterable[str]) -> list[str]:
     """Return the columns of ``metrics.csv``, given the names of metrics other than loss, BLEU, chrF and AER."""
     scores = ("loss", "bleu", "chrf", *metrics, "aer")
@@ -205,3 +291,28 @@ def sum_over_processes(values: Tensor) -> Tensor:
     if torch.distributed.is_initialized():
         torch.distributed.all_reduce(total)
     return total
+
+
+def training_note(trainer: L.Trainer, metrics: Mapping[str, float]) -> str:
+    """Return what is shown next to the number of steps, from the metrics that are logged.
+
+    A loss that is not finite is missing there, and so is the number of skipped steps if it is 0.
+    """
+    loss = f"{metrics['loss']:.3f}" if "loss" in metrics else "not finite"
+    speed, epoch, lr = (metrics[name] for name in ("tokens_per_second", "epoch", "lr"))
+    note = f"loss {loss}, {speed:,.0f} tokens/s, epoch {epoch}, lr {lr:.2e}"
+    if "skipped_steps" in metrics:
+        note += f", {metrics['skipped_steps']:,} steps skipped"
+    for timer in trainer.callbacks:
+        if isinstance(timer, Timer):  # trainer.max_time
+            note += f", {tqdm.format_interval(timer.time_remaining())} until trainer.max_time"
+    return note
+
+
+def validation_line(step: int, scores: Mapping[str, float], *, epoch: int, train_seconds: float) -> str:
+    """Return the line that is printed after a validation with these scores: loss, bleu, chrf and perhaps aer."""
+    aer = f"  AER {scores['aer']:.3f}" if "aer" in scores else ""
+    return (
+        f"step {step:>6}  epoch {epoch}  valid: loss {scores['loss']:.3f}  BLEU {scores['bleu']:.2f}  "
+        f"chrF {scores['chrf']:.2f}{aer}  after {tqdm.format_interval(train_seconds)}"
+    )
