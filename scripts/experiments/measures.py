@@ -79,15 +79,6 @@ def bleu(runs: Runs, split: str) -> dict[str, Values]:
     return over_seeds(runs, lambda run: run.bleu(split))
 
 
-def loss_curves(runs: Runs) -> dict[str, dict[float, Values]]:
-    """Return the training loss of each model by step."""
-    curves = {label: [dict(run.curve("nll")) for run in seeds] for label, seeds in runs.items()}
-    return {
-        label: {step: Values(curve[step] for curve in found if step in curve) for step in sorted(set().union(*found))}
-        for label, found in curves.items()
-    }
-
-
 def contrasts(*tags: str) -> list[ContrastivePair]:
     """Return the contrasts of these phenomena; of all phenomena if none is named."""
     return [contrast for contrast in built_in_challenge(PER_TAG) if not tags or contrast.tag in tags]

@@ -2,7 +2,6 @@
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Figure, Runs, Values
-from experiments.plots import line_plot
 from experiments.runner import TrainedModel
 from experiments.small_models import FIXED_VECTOR_LONGER, LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
 from heed.evaluation.scores import corpus_scores
@@ -52,14 +51,6 @@ def experiment(runs: Runs) -> Finding:
         table=[
             Figure(f"BLEU that an RNN gains by attention, sources of {words} words", gains[words])
             for words in (shortest, longest, beyond)
-        ],
-        figures=[
-            line_plot(
-                numbers,
-                name="BLEU by source length",
-                x="source words (the last bucket: longer than any training sentence)",
-                y="BLEU",
-            )
         ],
     )
 
