@@ -24,7 +24,7 @@ SPACE, _ = read_space({"lr": "tag(log, interval(1e-5, 1e-1))", "dropout": "inter
 
 def join(folder: Path, *, budget: int, heartbeat: int = 1, **attributes: Any) -> SharedStudy:
     return SharedStudy.join(
-        open_storage(folder, None, heartbeat=heartbeat),
+        open_storage(folder, heartbeat=heartbeat),
         "study",
         {"n_trials": budget, "points": None, **attributes},
         directions=["maximize"],
