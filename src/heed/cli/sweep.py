@@ -13,7 +13,8 @@ def run(args: argparse.Namespace) -> None:
         from heed.report.sweep import PAGE, study_lines, write_page
         from heed.sweep.study import read_study
     except ModuleNotFoundError as error:
-        raise missing_package("heed sweep", error.name or "optuna", "sweep") from error
+        package = (error.name or "optuna").partition(".")[0]
+        raise missing_package("heed sweep", package, "sweep") from error
 
     study, page = read_study(args.study), args.html or args.study / PAGE
     write_page(study, page)
