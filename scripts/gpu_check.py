@@ -211,10 +211,7 @@ def compiled(options: Options) -> dict[str, Any]:
     if options.tiny:
         return {}
     choose_gpu_kernels()
-    kinds = {
-        "": [random_batch(options, options.step_tokens // LENGTH)],
-        ", planned": planned_batches(options),
-    }
+    kinds = {"": [random_batch(options, options.step_tokens // LENGTH)], ", planned": planned_batches(options)}
     return {
         f"{size}{name}": _reported(partial(_measure_heed, size, options, batches, compiled=True))
         for size in options.sizes

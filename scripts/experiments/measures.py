@@ -14,12 +14,7 @@ Runs = Mapping[str, Sequence[TrainedModel]]
 """By label of a model, its runs with the seeds 1, 2, …"""
 PER_TAG = 400
 """Contrasts for each phenomenon."""
-TAGS = {
-    "pronoun": "it → er, sie, es",
-    "sense": "bank → Bank or Ufer",
-    "roles": "who does what",
-    "far": "far reference",
-}
+TAGS = {"pronoun": "it → er, sie, es", "sense": "bank → Bank or Ufer", "roles": "who does what", "far": "far reference"}
 """Phenomena of the challenge set that only the context decides."""
 
 

@@ -11,14 +11,7 @@ import heed
 from heed.errors import HeedError
 from heed.export import parity, to_ctranslate2
 from heed.export.to_ctranslate2 import CTranslate2Engine
-from tests.export.models import (
-    LINES,
-    UNSCALED,
-    positions,
-    transformer,
-    write_model,
-    write_run,
-)
+from tests.export.models import LINES, UNSCALED, positions, transformer, write_model, write_run
 
 pytestmark = pytest.mark.slow
 

@@ -63,10 +63,6 @@ CLAIM = Claim(
         f"Luong's attention, and of a transformer, after {LONG_STEPS:,} steps. The claim holds if attention improves "
         f"the longest sentences of the test set more than the shortest, for every seed (Bahdanau et al. 2015, fig. 2)."
     ),
-    models={
-        "RNN, fixed vector": FIXED_VECTOR_LONGER,
-        "RNN + attention": RNN_LONGER,
-        "transformer": TRANSFORMER_LONGER,
-    },
+    models={"RNN, fixed vector": FIXED_VECTOR_LONGER, "RNN + attention": RNN_LONGER, "transformer": TRANSFORMER_LONGER},
     experiment=experiment,
 )

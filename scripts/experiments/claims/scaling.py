@@ -72,12 +72,7 @@ def experiment(runs: Runs) -> Finding:
             f"{scores[DIVIDED]:.1f} with the division and {scores[NOT_DIVIDED]:.1f} without it: the division "
             f"{'helps' if trains_better else 'does not help'} training."
         ),
-        numbers={
-            "softmax": found,
-            "valid bleu": scores,
-            "mechanism held": mechanism,
-            "training held": trains_better,
-        },
+        numbers={"softmax": found, "valid bleu": scores, "mechanism held": mechanism, "training held": trains_better},
         table=[
             *(
                 Figure(f"entropy of the softmax at d_k = {wide} in nats, {label}", [of[wide]["entropy"]], ".2f")

@@ -165,9 +165,7 @@ class StudyWorker:
         if latest_checkpoint(self.plan.folder / folder) is not None:
             overrides.append("resume=true")
         launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=self.hydra_context,
-            task_function=partial(self.train, report=report),
-            config=self.plan.config,
+            hydra_context=self.hydra_context, task_function=partial(self.train, report=report), config=self.plan.config
         )
         (job,) = launcher.launch([overrides], initial_job_idx=number)
         if job.status == JobStatus.FAILED:
