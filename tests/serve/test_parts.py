@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml.html import HtmlElement, document_fromstring
 
-from heed.languages import language_name
 from heed.serve.errors import ApiError
 from heed.serve.html import TextNode, parse
 from heed.serve.models import default_names
@@ -158,10 +157,6 @@ def test_hostile_html_takes_linear_time() -> None:
     for part in ("<a ", "<a b=", "<p a='", "<!--", "<p>" * 2, "</p>", "a=b ", "<" * 2, "<title>"):
         with suppress(ApiError):
             parse(part * (20_000 // len(part)))
-
-
-def test_names_of_languages() -> None:
-    assert [language_name(code) for code in ("de", "pt_BR", "tlh")] == ["German", "Portuguese (BR)", "tlh"]
 
 
 def test_names_of_models(tmp_path: Path) -> None:
