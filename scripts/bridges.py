@@ -227,40 +227,13 @@ def inseq(example: Example) -> Any:
     return figure
 
 
-def bertviz(example: Example) -> Any:
-    """Head view: all heads of all layers, to choose with the mouse."""
-    import json
-    import re
-
-    from bertviz import head_view
-    from transformers import AutoModelForSeq2SeqLM
-
-    model = AutoModelForSeq2SeqLM.from_pretrained(example.folder, attn_implementation="eager")
-    with torch.no_grad():
-        out = model(input_ids=example.src[0], decoder_input_ids=example.tgt, output_attentions=True)
-    pair = example.pairs[0]
-    page = head_view(
-        encoder_attention=out.encoder_attentions,
-        decoder_attention=out.decoder_attentions,
-        cross_attention=out.cross_attentions,
-        encoder_tokens=pair.src_pieces,
-        decoder_tokens=pair.read_pieces,
-        layer=len(out.cross_attentions) - 1,
-        html_action="return",
-    )
-    shown = json.loads(re.findall(r"const params = (\{.*\});", page.data)[0])["attention"]
-    for ours, theirs in zip((pair.encoder_self, pair.decoder_self, pair.cross), shown, strict=True):
-        assert_close(torch.tensor(theirs["attn"]), torch.tensor(ours), atol=1e-4, rtol=0)
-    return page
-
-
 TOOLS: dict[str, Callable[[Example], Any]] = {
-    each.__name__: each for each in (transformer_lens, nnsight, captum, inseq, bertviz)
+    each.__name__: each for each in (transformer_lens, nnsight, captum, inseq)
 }
 
 
 def run_tool(name: str, example: Example, figures: Path | None = None) -> None:
-    """Run one tool, and write its figure as ``bridges-NAME.png``, or ``.html`` if the tool makes a page.
+    """Run one tool, and write its figure as ``bridges-NAME.png``.
 
     Raises:
         HeedError: if the tool is not installed.
@@ -274,10 +247,7 @@ def run_tool(name: str, example: Example, figures: Path | None = None) -> None:
     print(f"{name}: agrees with heed ({versions})")
     if figures:
         figures.mkdir(parents=True, exist_ok=True)
-    if figures and hasattr(figure, "savefig"):
         figure.savefig(figures / f"bridges-{name}.png", dpi=100)
-    elif figures:
-        (figures / f"bridges-{name}.html").write_text(figure.data, encoding="utf-8")
 
 
 def main() -> int:

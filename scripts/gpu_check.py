@@ -27,7 +27,6 @@ import torch
 from benchmark import gpu_runs, torch_peer
 from benchmark.decoding import build_search
 from benchmark.exported_peers import CTranslate2Decoding
-from benchmark.gpu_kernels import compare_loss
 from benchmark.measure import timed
 from benchmark.peers import UnavailableError
 from benchmark.torch_peer import PlainLoop
@@ -211,10 +210,7 @@ def compiled(options: Options) -> dict[str, Any]:
     if options.tiny:
         return {}
     choose_gpu_kernels()
-    kinds = {
-        "": [random_batch(options, options.step_tokens // LENGTH)],
-        ", planned": planned_batches(options),
-    }
+    kinds = {"": [random_batch(options, options.step_tokens // LENGTH)], ", planned": planned_batches(options)}
     return {
         f"{size}{name}": _reported(partial(_measure_heed, size, options, batches, compiled=True))
         for size in options.sizes
@@ -284,21 +280,6 @@ def _decode_by_peer(
     return {"tokens_per_second": round(sum(map(len, theirs)) / seconds), "equal": round(equal, 4)}
 
 
-def loss(options: Options) -> dict[str, Any]:
-    """Measure heed's loss next to ``F.linear_cross_entropy`` at the widths of ``transformer_base`` and ``_big``."""
-    return {
-        f"width {width}": compare_loss(
-            tokens=options.step_tokens,
-            width=width,
-            vocabulary=options.vocabulary,
-            device=options.device,
-            dtype=torch.bfloat16,
-            seconds_of=partial(seconds_of, options=options),
-        )
-        for width in ((64,) if options.tiny else (512, 1024))
-    }
-
-
 def losses(options: Options) -> dict[str, Any]:
     """Compare the loss curve of a small model without dropout on the device, in several precisions, with the CPU's."""
     curves = {}
@@ -347,7 +328,6 @@ SECTIONS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "peak": peak,
     "train": train,
     "compiled": compiled,
-    "loss": loss,
     "decode": decode,
     "losses": losses,
     "agreement": agreement,

@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 FULL = (
-    "benchmark", "experiments", "devices/test_gpu_check.py", "devices/test_gpu_kernels.py",
+    "benchmark", "experiments", "devices/test_gpu_check.py",
     "docs/test_figures.py", "test_project_files.py",
     "export/test_same_everywhere.py",
 )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from heed.data.text.formats import entries
 from heed.runs.checkpoints import Selection
-from heed.sweep import workers
+from heed.sweep import search
 from heed.training.callbacks.checkpoints import Checkpoints
 from tests import systems
 
@@ -86,11 +86,11 @@ def test_on_windows_the_workers_of_a_search_can_save_a_checkpoint_at_ctrl_c(
     def press_ctrl_c(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workers, "WINDOWS", is_windows)
-    monkeypatch.setattr(workers, "_start", lambda *_: Worker())
-    monkeypatch.setattr(workers.time, "sleep", press_ctrl_c)
+    monkeypatch.setattr(search, "WINDOWS", is_windows)
+    monkeypatch.setattr(search, "_start", lambda *_: Worker())
+    monkeypatch.setattr(search.time, "sleep", press_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
-        workers.run_workers(1, tmp_path, watch=lambda: None)
+        search.run_workers(1, tmp_path, watch=lambda: None)
     assert called == ["poll", *([] if is_windows else ["terminate"]), "wait"]
 
 

@@ -2,8 +2,6 @@
 
     python scripts/benchmark train  [--peers torch,hf,marian] [--data DIR] [--sizes d256,tiny] [--model rnn]
     python scripts/benchmark decode [--peers hf,ctranslate2] [--model RUN]
-    python scripts/benchmark plan
-    python scripts/benchmark memory
     python scripts/benchmark prepare [--pairs 100000,1000000] [--processes 1,2]
 
 heed and its peers alternate, round by round, on the same sentences: only ratios within one call are comparable. Each
@@ -29,8 +27,6 @@ from heed.errors import HeedError
 COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "train": ("training", ("torch", "hf", "marian")),
     "decode": ("decoding", ("hf", "ctranslate2")),
-    "plan": ("planning", ()),
-    "memory": ("memory", ()),
     "prepare": ("preparing", ()),
 }
 """Module and peers of each command."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchmark.peers import UnavailableError, require
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, huggingface_model
+from heed.export import ctranslate2_model, to_huggingface
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, BOS_PIECE, EOS, PAD, PAD_PIECE, SPECIAL_PIECES
 
@@ -26,7 +26,7 @@ class MarianDecoding:
     def __init__(self, model: Transformer, *, longest: int) -> None:
         require("transformers")
         try:
-            self.marian = huggingface_model.convert(huggingface_model.check_supported(model))
+            self.marian = to_huggingface.convert(to_huggingface.check_supported(model))
         except HeedError as error:
             raise UnavailableError(str(error)) from error
         self.longest = longest

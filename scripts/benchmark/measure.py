@@ -61,11 +61,6 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return round(min(values), 3), round(max(values), 3)
 
 
-def peak_mib() -> float:
-    """Return the peak resident memory of this process so far, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def anonymous_mib() -> float:
     """Return the resident memory of this process without that of mapped files, in MiB (Linux)."""
     status = Path("/proc/self/status").read_text(encoding="ascii")

@@ -138,10 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", help=f"of the transformer: {', '.join(SIZES)} (default: d256,tiny)")
     parser.add_argument("--rounds", type=int, default=7, help="measured rounds (default: %(default)s)")
     parser.add_argument(
-        "--warmup",
-        type=int,
-        default=10,
-        help="rounds that are not measured, while caches fill (default: %(default)s)",
+        "--warmup", type=int, default=10, help="rounds that are not measured, while caches fill (default: %(default)s)"
     )
     parser.add_argument("--steps", type=int, default=4, help="optimizer steps of each side in a round")
     parser.add_argument("--step-tokens", type=int, default=STEP_TOKENS, help="target tokens of an optimizer step")

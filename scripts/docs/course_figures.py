@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -29,9 +30,8 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import heed
-from docs.cover import BLUE, GREY, INK, ORANGE, Words, words_of
+from heed.evaluation.words import pool, split_punctuation, word_shares
 from heed.functional.attention import attend, causal_mask
-from heed.inference.outputs import Attended
 from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.positions import SinusoidalPositions
 from heed.models.transformer import Transformer
@@ -49,7 +49,9 @@ ATE = "The man ate a fish yesterday."
 
 WIDTH, HEIGHT = 9.6, 4.2
 """Inches."""
+BLUE, ORANGE, INK, GREY = "#1f6fb2", "#c8501e", "#1d1f24", "#8a8f99"
 RULE, PALE = "#ddd9d0", "#f0eee9"
+PRONOUNS = ("er", "sie", "es")
 STYLE = {
     "font.size": 13, "text.color": INK, "axes.titlesize": 13, "axes.titlelocation": "left", "axes.labelcolor": INK,
     "axes.edgecolor": GREY, "axes.spines.top": False, "axes.spines.right": False, "xtick.color": INK,
@@ -120,7 +122,8 @@ def pronoun(models: Models) -> Figure:
     figure = _figure(WIDTH, 6.4)
     pairs = models.transformer.attend([TIRED, WIDE], [ES, SIE])
     for axes, pair, colour in zip(figure.subplots(2), pairs, (BLUE, ORANGE), strict=True):
-        words = _words(pair)
+        assert pair.cross is not None
+        words = words_of(pair.src_pieces, pair.tgt_pieces, pair.cross)
         weights = words.weights[:, :, words.pronoun]
         labels = [f"{WORD_START}layer {layer + 1}, head {head + 1}" for layer, head in np.ndindex(weights.shape[:2])]
         columns = [f"{WORD_START}{word}" for word in words.source]
@@ -131,9 +134,27 @@ def pronoun(models: Models) -> Figure:
     return figure
 
 
-def _words(pair: Attended) -> Words:
-    assert pair.cross is not None
-    return words_of(pair.src_pieces, pair.tgt_pieces, pair.cross)
+@dataclass(frozen=True)
+class Words:
+    """A translation with the attention of its words to the source's words."""
+
+    source: list[str]
+    target: list[str]
+    weights: npt.NDArray[Any]
+    """By layer and head, "L H J I"."""
+
+    @property
+    def pronoun(self) -> int:
+        """The position of the pronoun in the target: the last one, because the first words may be one, too."""
+        return max(i for i, word in enumerate(self.target) if word.lower() in PRONOUNS)
+
+
+def words_of(src_pieces: list[str], tgt_pieces: list[str], cross: npt.NDArray[Any]) -> Words:
+    """Pool attention over pieces, ending in EOS, to attention over words."""
+    source, target = (
+        split_punctuation("".join(pieces[:-1]).replace(WORD_START, " ")) for pieces in (src_pieces, tgt_pieces)
+    )
+    return Words(source, target, pool(cross, word_shares(tgt_pieces, target), word_shares(src_pieces, source)))
 
 
 @torch.no_grad()

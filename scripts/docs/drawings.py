@@ -26,11 +26,7 @@ LINE, TRACK, GAP = 18, 18, 10
 """The height of a line of text and of a track, and the space between rows, in pixels."""
 LETTERS = 46
 """Most letters of a line: a figure fits on a phone."""
-MARKS = (
-    '<circle r="5"/>',
-    '<rect x="-4.4" y="-4.4" width="8.8" height="8.8"/>',
-    '<path d="M0-6 5.6 4.4H-5.6z"/>',
-)
+MARKS = ('<circle r="5"/>', '<rect x="-4.4" y="-4.4" width="8.8" height="8.8"/>', '<path d="M0-6 5.6 4.4H-5.6z"/>')
 """The mark of each series, which has a colour, too."""
 
 

@@ -5,13 +5,13 @@
     python scripts/experiments --out DIR          write to DIR instead of runs/claims
     python scripts/experiments --seeds 5          train each model five times, with the seeds 1 to 5
 
-Trains the small models that the claims need and keeps them for the next call. Writes index.html and claims.json.
+Trains the small models that the claims need and keeps them for the next call. Prints whether each claim
+held and what was measured. claims.json has all numbers.
 """
 
 import argparse
 import json
 import os
-import platform
 import sys
 import time
 from datetime import date
@@ -22,18 +22,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from experiments.claim import Claim, Finding
 from experiments.claims import CLAIMS
 from experiments.measures import plain
-from experiments.plots import TEMPLATES, number_table
 from experiments.runner import ROOT, ExperimentRunner
 from experiments.small_models import COMMON, LONG_STEPS, STEPS
 from heed.errors import HeedError
-from heed.report.pages import render_template
 
 RESULTS = ROOT / "docs" / "results" / "claims.json"
 NAMES = ", ".join(claim.name for claim in CLAIMS)
 
 
 def main(arguments: list[str]) -> None:
-    """Train, measure and write the page.
+    """Train, measure and report.
 
     Raises:
         HeedError: a training failed.
@@ -66,12 +64,13 @@ def main(arguments: list[str]) -> None:
         costs[claim.name] = {"trainings": len(seconds), "minutes": round(sum(seconds) / 60)}
         held = "held" if finding.held else "DID NOT HOLD"
         print(f"\n{claim.name}: {held}. {claim.claim}\n  {finding.summary}", flush=True)
+        print("".join(f"  {figure.what}: {figure.plain()['value']}\n" for figure in finding.table), end="", flush=True)
     minutes = (time.monotonic() - started) / 60
-    write(folder, findings, minutes)
+    write(folder, findings)
     if options.publish:
         publish(findings, costs, options.seeds or 2, options.publish)
     number = sum(finding.held for _, finding in findings)
-    print(f"\n{number} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
+    print(f"\n{number} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'claims.json'}")
 
 
 def claim_named(name: str) -> Claim:
@@ -82,8 +81,8 @@ def claim_named(name: str) -> Claim:
     return found
 
 
-def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -> None:
-    """Write claims.json and index.html."""
+def write(folder: Path, findings: list[tuple[Claim, Finding]]) -> None:
+    """Write claims.json."""
     folder.mkdir(parents=True, exist_ok=True)
     content = [
         {
@@ -98,16 +97,6 @@ def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -
     ]
     text = json.dumps({"claims": content}, indent=1, ensure_ascii=False, default=plain)
     (folder / "claims.json").write_text(text, encoding="utf-8")
-    machine = f"{os.cpu_count()} × {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
-    facts = [
-        f"This call took {minutes:.0f} minutes on {machine}. Models from earlier calls were not trained again.",
-        "Models are trained by train.py on data=synthetic, on one core each, with "
-        + " ".join(COMMON)
-        + f" (trainer.max_steps={LONG_STEPS} where stated).",
-        "± is the standard deviation over seeds; small dots are single runs. BLEU is sacreBLEU's, 13a, mixed case, "
-        "greedy search.",
-    ]
-    (folder / "index.html").write_text(render(findings, facts), encoding="utf-8")
 
 
 def publish(findings: list[tuple[Claim, Finding]], costs: dict[str, dict[str, int]], seeds: int, machine: str) -> None:
@@ -131,15 +120,6 @@ def publish(findings: list[tuple[Claim, Finding]], costs: dict[str, dict[str, in
         "not_held": sum(not row["held"] for row in content["rows"].values()),
     }
     RESULTS.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def render(findings: list[tuple[Claim, Finding]], facts: list[str]) -> str:
-    """Return the page, one file without external resources; ``facts`` are notes for its footer."""
-    held = sum(finding.held for _, finding in findings)
-    title = f"{held} of {len(findings)} claims about attention held" if len(findings) > 1 else findings[0][0].claim
-    return render_template(
-        "claims.html.j2", folder=TEMPLATES, title=title, findings=findings, facts=facts, number_table=number_table
-    )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
-
 from experiments.measures import Figure, Runs
 from experiments.runner import ModelSpec
 
@@ -22,8 +20,6 @@ class Finding:
     """All measured numbers, which `experiments.measures.plain` converts to JSON."""
     table: Sequence[Figure]
     """The numbers that docs/claims.md shows."""
-    figures: Sequence[Markup] = ()
-    """HTML fragments."""
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,7 @@ Runs = Mapping[str, Sequence[TrainedModel]]
 """By label of a model, its runs with the seeds 1, 2, …"""
 PER_TAG = 400
 """Contrasts for each phenomenon."""
-TAGS = {
-    "pronoun": "it → er, sie, es",
-    "sense": "bank → Bank or Ufer",
-    "roles": "who does what",
-    "far": "far reference",
-}
+TAGS = {"pronoun": "it → er, sie, es", "sense": "bank → Bank or Ufer", "roles": "who does what", "far": "far reference"}
 """Phenomena of the challenge set that only the context decides."""
 
 
@@ -77,15 +72,6 @@ def over_seeds(runs: Runs, measure: Callable[[TrainedModel], float]) -> dict[str
 def bleu(runs: Runs, split: str) -> dict[str, Values]:
     """Return the BLEU of each model on ``valid``, ``test`` or ``long``."""
     return over_seeds(runs, lambda run: run.bleu(split))
-
-
-def loss_curves(runs: Runs) -> dict[str, dict[float, Values]]:
-    """Return the training loss of each model by step."""
-    curves = {label: [dict(run.curve("nll")) for run in seeds] for label, seeds in runs.items()}
-    return {
-        label: {step: Values(curve[step] for curve in found if step in curve) for step in sorted(set().union(*found))}
-        for label, found in curves.items()
-    }
 
 
 def contrasts(*tags: str) -> list[ContrastivePair]:

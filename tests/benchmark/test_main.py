@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmark.__main__ import main
-from benchmark.planning import epoch_order, lengths
 
-from heed.data.steps.steps import Planner
 from heed.errors import HeedError
 
 ROOT = Path(__file__).parents[2]
@@ -88,33 +86,12 @@ def test_decode_compares_heed_with_each_installed_peer(run: Callable[..., Path],
             assert row["equal"] == 1
 
 
-@pytest.mark.slow
-def test_memory_never_decreases_with_the_size_of_the_batch(tmp_path: Path) -> None:
-    out = tmp_path / "bench.json"
-    settings = [*SMALL_CORPUS, f"cache_dir={tmp_path}"]
-    main(["memory", "--size", "smallest", "--device-tokens", "512,64", "--out", str(out), "--set", *settings])
-    small, large = json.loads(out.read_text())["memory"]
-    assert (small["device_tokens"], large["device_tokens"]) == (64, 512)
-    assert 0 <= small["step_mib"] <= large["step_mib"]
-
-
-def test_plan_measures_the_whole_corpus(tmp_path: Path) -> None:
-    out = tmp_path / "bench.json"
-    main(["plan", "--pairs", "50000", "--batch-tokens", "2000", "--rate", "5000", "--out", str(out)])
-    tenth, whole = json.loads(out.read_text())["plan"]
-    assert (tenth["pairs"], whole["pairs"]) == (5_000, 50_000)
-    src, tgt = lengths(50_000)
-    planner = Planner(batch_tokens=2000, device_tokens=4096, pool=20_000, seed=1)
-    assert whole["steps"] == sum(pool.steps for pool in planner.pools(epoch_order(src, tgt)))
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plan", "--pairs", "100"], r"no training rate: run `python scripts/benchmark train` first, or give --rate"),
-        (["plan", "--peers", "torch"], "--peers torch is unknown: the peers of plan are none"),
+        (["prepare", "--peers", "torch"], "--peers torch is unknown: the peers of prepare are none"),
         (["decode", "--peers", "hf,joey"], "--peers joey is unknown: the peers of decode are hf, ctranslate2"),
-        (["plan", "--clock", "cpu", "--threads", "2"], "--clock cpu adds the seconds of all threads"),
+        (["prepare", "--clock", "cpu", "--threads", "2"], "--clock cpu adds the seconds of all threads"),
     ],
 )
 def test_wrong_options_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -124,8 +101,8 @@ def test_wrong_options_are_refused(tmp_path: Path, arguments: list[str], message
 
 @pytest.mark.slow
 def test_command_starts_from_a_shell(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "benchmark"), "plan", "--pairs", "100"]
+    command = [sys.executable, str(ROOT / "scripts" / "benchmark"), "prepare", "--peers", "torch"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("benchmark: bench.json has no training rate")
+    assert done.stderr.startswith("benchmark: --peers torch is unknown")

@@ -1,12 +1,10 @@
 """``heed check``: faults are named with their files and lines, and wrong input is a sentence."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from grammar.corpus import generate
 
-from heed.launch.clients import _ranges
 from tests.cli.models import Heed, write
 
 OWN_CORPUS = """
@@ -166,15 +164,3 @@ def test_mistakes_are_sentences(files: dict[str, Path], heed: Heed, tmp_path: Pa
     assert (status, out) == (2, "")
     assert "missing.de does not exist" in err
     assert heed("check", "data.trian=3")[0] == 2
-
-
-@pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        ([3], "3"),
-        ([1, 2, 3, 7], "1–3, 7"),
-        ([1, 3, 5, 7, 9, 11, 12], "1, 3, 5, 7, 9, … (7 in all: --lines FILE lists them)"),
-    ],
-)
-def test_ranges(rows: Any, text: str) -> None:
-    assert _ranges(rows) == text

@@ -1,4 +1,4 @@
-"""``heed evaluate`` compared with the sacrebleu program."""
+"""``heed evaluate`` compared with the sacrebleu program, and ``heed score`` with the Translator."""
 
 import importlib.util
 import json
@@ -249,3 +249,20 @@ def test_scores_of_each_sentence_of_a_model(files: dict[str, Path], heed: Heed, 
     assert (status, [line.split()[0] for line in out.splitlines()[:2]]) == (0, ["TER", "perplexity"])
     lines = (tmp_path / "scores.tsv").read_text().splitlines()
     assert (lines[0], len(lines)) == ("TER", 1 + len(SOURCES))  # a perplexity is of the whole text
+
+
+TARGETS = ["Ein Mann fährt Rad.", "Oh.", "", "Zwei Kinder."]
+
+
+def test_scores_are_log_probabilities_of_the_pairs(tmp_path: Path, heed: Heed, tiny_model: TinyModel) -> None:
+    folder = save_model(tmp_path / "model", tiny_model, text=[*SOURCES, *TARGETS], vocab_size=75)
+    expected = load(folder, device="cpu").score(SOURCES, TARGETS)
+    src, tgt = write(tmp_path / "src", SOURCES), write(tmp_path / "tgt", TARGETS)
+    for model in (["--model", folder], [folder]):
+        status, out, err = heed("score", *model, "--src", src, "--tgt", tgt, "--device", "cpu")
+        assert (status, err) == (0, "")
+        assert [float(line) for line in out.splitlines()] == pytest.approx(expected, abs=1e-5)
+    short = write(tmp_path / "short", SOURCES[:2])
+    status, out, err = heed("score", folder, "--src", short, "--tgt", tgt)
+    assert (status, out) == (2, "")
+    assert f"{short} has 2 lines and {tgt} 4" in err

@@ -60,8 +60,7 @@ def test_heed_and_its_help_import_nothing_slow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "spins"),
-    [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+    ("environment", "spins"), [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")]
 )
 def test_threads_do_not_wait_busily_unless_the_user_says_so(environment: dict[str, str], spins: str) -> None:
     code = "import os, sys, heed; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"

@@ -30,12 +30,7 @@ def run(tmp_path: Path, tiny_model: TinyModel, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_long_input_is_reported_and_the_results_are_the_same(
-    run: Path,
-    heed: Heed,
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    inputs: list[str],
-    reported: list[str],
+    run: Path, heed: Heed, monkeypatch: pytest.MonkeyPatch, command: str, inputs: list[str], reported: list[str]
 ) -> None:
     arguments = [command, "--model", run, *(each for name in inputs for each in (name, run / "text"))]
 

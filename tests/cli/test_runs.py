@@ -1,11 +1,17 @@
-"""``heed runs``: the table of runs and of seeds, and JSON."""
+"""``heed runs``, ``heed report`` and ``heed prepare``: what they print and write, and mistakes as sentences."""
 
 import json
+import subprocess
+import sys
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from heed.cli import main
+from heed.data.pairs.pairs import StoredPairs
 from heed.runs.config import OVERRIDES
 from heed.runs.table import read_runs, runs_table, seed_table, sort_runs
 from tests.cli.models import Heed
@@ -46,3 +52,86 @@ def test_mistakes_are_sentences(folder: Path, heed: Heed) -> None:
         status, out, err = heed("runs", *words)
         assert (status, out, err.count("\n")) == (2, "", 1)
         assert message in err
+
+
+def test_a_page_is_written_for_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [make_run(tmp_path / name) for name in ("a", "b c")]
+    assert main(["report", *map(str, runs)]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"Report: {run / 'report.html'}" for run in runs]
+    assert all((run / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>") for run in runs)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ([], "Give either"),
+    (["{folder}", "--serve", "{folder}"], "Give either"),
+    (["{folder}"], "is not the folder of a run"),
+    (["{folder}/none"], "is not the folder of a run"),
+    (["--serve", "{folder}/none"], "There is no folder"),
+    (["--serve", "{folder}", "--port", "99999"], "choose another one with --port"),
+])  # fmt: skip
+def test_mistakes_end_in_a_sentence(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *(word.format(folder=tmp_path) for word in arguments)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_runs_are_served_until_ctrl_c(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a")
+    command = [sys.executable, "-m", "heed", "report", "--serve", str(tmp_path / "runs"), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        port = int(line.partition("127.0.0.1:")[2].split()[0])
+        connection = HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
+        process.send_signal(2)
+        assert process.wait(20) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+OPTIONS = ["data.train=300", "data.valid=10", "data.test=10", "data.long=10"]
+
+
+def test_a_training_finds_what_was_prepared(tmp_path: Path, capfdbinary: Any) -> None:
+    cache = f"cache_dir={tmp_path}/cache"
+    assert main(["prepare", *OPTIONS, cache]) == 0
+    printed = capfdbinary.readouterr().out.decode()
+    assert "Prepared: 300 pairs with " in printed
+    (folder,) = [path for path in (tmp_path / "cache" / "encoded").iterdir() if path.is_dir()]
+    assert f"Folder:   {folder}" in printed
+    assert f"Digest:   {StoredPairs.load(folder).digest}" in printed
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+    assert main(["prepare", *OPTIONS, "model=rnn", "seed=3", cache]) == 0
+    assert {path: path.stat().st_mtime_ns for path in written} == written, "it is prepared once"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["data.trian=3"], "data.trian is unknown (did you mean data.train"),
+        (["data=nowhere"], "data=nowhere is unknown"),
+        (["data=files", "data.train=[{folder}/t.tsv]", "data.valid=[{folder}/t.tsv]", "data.test=null", "test=false"],
+         "t.tsv, line 3: 1 columns, but column 2 is needed"),
+    ],
+)  # fmt: skip
+def test_wrong_options_and_files_are_sentences_and_leave_nothing_behind(
+    wrong: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.tsv").write_text("src\ttgt\na\tb\nc\n")
+    options = [] if "data=files" in wrong else OPTIONS
+    given = [word.format(folder=tmp_path) for word in wrong]
+    assert main(["prepare", *options, *given, f"cache_dir={tmp_path}/cache"]) == 2
+    err = capfd.readouterr().err
+    assert message in err
+    assert "Traceback" not in err
+    assert {path.suffix for path in (tmp_path / "cache").glob("*/*")} <= {".lock"}
+
+
+def test_a_test_set_that_is_wanted_and_missing_is_a_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pairs = f"[['{tmp_path}/a','{tmp_path}/b']]"
+    options = ["data=files", f"data.train={pairs}", f"data.valid={pairs}", "data.test=null", "logger=none"]
+    assert main(["train", *options, f"hydra.run.dir={tmp_path}/run"]) == 2
+    assert "data.test=null: there is no test set. Add test=false" in capfd.readouterr().err

@@ -1,31 +1,19 @@
 """``heed sweep``: the table of a study, its page, and errors as one sentence."""
 
 import re
-import sqlite3
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
 
-from heed.cli import sweep
 from tests.cli.models import Heed
 from tests.report.html import Page
-from tests.sweep.studies import make_study, make_trial, searched_trials, write_verdict
+from tests.sweep.conftest import quiet_optuna as quiet_optuna
+from tests.sweep.studies import make_study, make_trial, write_verdict
 
 PLAIN = {"optimizer.lr": 1e-3, "model.dropout": 0.2}
 OTHER = {"optimizer.lr": 1e-3, "model.dropout": 0.3}
-
-
-@pytest.fixture(autouse=True)
-def quiet_optuna() -> Iterator[None]:
-    """Do not log every new study to stderr."""
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    yield
-    optuna.logging.set_verbosity(level)
 
 
 @pytest.fixture
@@ -78,107 +66,26 @@ def test_verdict_and_the_command_that_repeats_it(heed: Heed, study: Path, tmp_pa
     assert not (study / "sweep.html").exists()
 
 
-class Clock:
-    """Changes the study at each pause of ``--watch``."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *changes: Callable[[], Any]) -> None:
-        self.changes = list(changes)
-        self.pauses = 0
-        monkeypatch.setattr(sweep.time, "sleep", self)
-
-    def __call__(self, seconds: float) -> None:
-        assert seconds == sweep.WATCH_INTERVAL
-        self.pauses += 1
-        self.changes.pop(0)()
-
-
-def test_watch_shows_changes_until_the_study_ends(heed: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "watched"
-    study = make_study(folder, trials=[make_trial(PLAIN, 1.0)], n_trials=2)
-    clock = Clock(monkeypatch, lambda: None, lambda: study.add_trial(make_trial(OTHER, 2.0)), lambda: None)
-    status, out, _ = heed("sweep", folder, "--watch")
-    assert status == 0
-    # The second look saw no change; the third saw the end, the fourth that no confirmation has begun.
-    assert clock.pauses == 3
-    assert [line for line in out.splitlines() if line.startswith("watched:")] == [
-        "watched: 1 of 2 trials (1 complete); no worker is running", "watched: 2 of 2 trials (2 complete)",
-    ]  # fmt: skip
-    assert "\033" not in out
-    assert out.count("Page: ") == 1
-    assert "valid.bleu 2.00" in (folder / "sweep.html").read_text(encoding="utf-8")
-
-
-def test_watch_waits_for_the_verdict_while_the_winner_is_confirmed(
-    heed: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "watched"
-    study = make_study(folder, trials=[make_trial(PLAIN, 1.0)], n_trials=1)
-    study.enqueue_trial(PLAIN, user_attrs={"confirms": [0, 2]})
-    trial = study.ask()
-    clock = Clock(
-        monkeypatch,
-        *[lambda: None] * 2,
-        lambda: study.tell(trial, 1.0),
-        *[lambda: None] * 2,  # while test sets are translated
-        lambda: write_verdict(study, {0: [1.0, 2.0]}),
-    )
-    status, out, _ = heed("sweep", folder, "--watch")
-    assert status == 0
-    assert clock.pauses == 6
-    assert "0 finished, 1 running" in out
-    assert "1 finished, 0 running" in out
-
-
-def test_ctrl_c_ends_watching(heed: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_: float) -> None:
-        raise KeyboardInterrupt
-
-    make_study(tmp_path / "watched")
-    monkeypatch.setattr(sweep.time, "sleep", interrupt)
-    assert heed("sweep", tmp_path / "watched", "--watch")[0] == 130
-    assert (tmp_path / "watched" / "sweep.html").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["{tmp}/nowhere"], "There is no study {tmp}/nowhere/study.db: give its folder"),
-        (["{tmp}/empty"], "There is no study {tmp}/empty/study.db: give its folder"),
-        (["{tmp}/foreign"], "is not an Optuna storage"),
-        (["{tmp}/text"], "cannot be used (file is not a database)"),
         (["{tmp}/small", "--top", "0"], "--top 0 must be at least 1"),
         (["{tmp}/small", "--html", "{tmp}/no/page.html"], "page.html cannot be written: No such file"),
         (["{tmp}/small", "--html", "{tmp}"], "is a folder"),
-        (["{tmp}/small", "--storage", "x"], "is not the URL of a database"),
-        (["{tmp}/small", "--storage", "sqlite:///{tmp}/x.db"], "There is no study {tmp}/x.db"),
-        (["{tmp}/small", "--storage", "postgresql+psycopg://a:b@127.0.0.1:9/x"], "a:***@127.0.0.1:9/x cannot be used"),
-        (["{tmp}/other", "--storage", "sqlite:///{tmp}/small/study.db"], "has no study other (it has small)"),
     ],
 )
 def test_errors_are_one_sentence(heed: Heed, study: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
-    for name in ("empty", "foreign", "text", "other"):
-        (tmp_path / name).mkdir()
-    sqlite3.connect(tmp_path / "foreign" / "study.db").close()
-    (tmp_path / "text" / "study.db").write_text("text " * 1000)
     status, _, err = heed("sweep", *(argument.format(tmp=tmp_path) for argument in arguments))
     assert status == 2
     assert message.format(tmp=tmp_path) in err
     assert len(err.splitlines()) == 1
-    assert not (tmp_path / "empty" / "study.db").exists()
-
-
-def test_a_study_of_every_state_is_shown(heed: Heed, tmp_path: Path) -> None:
-    make_study(tmp_path / "all", trials=searched_trials(20))
-    status, out, err = heed("sweep", tmp_path / "all", "--top", 100)
-    assert (status, err) == (0, "")
-    assert {"complete", "pruned", "running", "failed"} <= {*out.split()}
-    assert "The loss is NaN at step 121: lower optimizer.lr or set trainer.gradient_clip_val." in out
 
 
 @pytest.mark.parametrize("extra", ["optuna", "sqlalchemy"])
 def test_without_the_extra(heed: Heed, study: Path, monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
     monkeypatch.setitem(sys.modules, extra, None)
-    for name in ("heed.sweep.summary", "heed.sweep.study"):
+    for name in ("heed.sweep.study", "sqlalchemy.exc"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     status, _, err = heed("sweep", study)
     assert status == 2

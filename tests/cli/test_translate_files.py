@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import heed as heed_package
-from heed.cli.output_file import resumable_output
+from heed.cli.lines import resumable_output
 from heed.inference.translator import Translator
 from tests import forkserver
 from tests.cli.models import LINES, SEARCH, Heed, TinyModel, save_model

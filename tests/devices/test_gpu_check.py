@@ -44,7 +44,6 @@ def test_every_section_runs_with_small_models_and_a_failure_leaves_the_others(tm
     assert report["peak"]["tflops"] > 0
     variants = ("padding", "planned", "torch.nn.Transformer", "Hugging Face Marian")
     assert set(report["train"]) == {"transformer_tiny", *(f"transformer_tiny, {name}" for name in variants), "seconds"}
-    assert 0 < report["loss"]["width 64"]["max_relative_difference"] < 0.02
     for name in ("greedy", "beam 5"):
         assert report["decode"][name]["equal_to_cpu"]
         assert report["decode"][f"{name}, CTranslate2"]["equal"] == 1

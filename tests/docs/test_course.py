@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from docs.course_figures import ES, FIGURES, SIE, TIRED, WIDE, Models, draw
+from docs.course_figures import ES, FIGURES, SIE, TIRED, WIDE, Models, draw, words_of
 from docs.pages import ROOT, fill
 from experiments.claims import CLAIMS
 
@@ -99,3 +99,13 @@ def test_the_figures_can_be_drawn_again(tmp_path: Path, tiny_model: Callable[...
     assert {file.stem for file in again.iterdir()} == set(FIGURES)
     for name in ("path_length", "score_functions", "saturation", "masks", "cost"):  # without a model: the same file
         assert (again / f"{name}.svg").read_bytes() == (COURSE / f"{name}.svg").read_bytes(), name
+
+
+def test_the_pronoun_figure_shows_attention_of_words() -> None:
+    cross = np.zeros((1, 1, 4, 5))
+    cross[0, 0, 0] = [0.1, 0.2, 0.3, 0.4, 0.0]
+    cross[0, 0, 1] = [0.0, 0.0, 0.0, 1.0, 0.0]
+    words = words_of(["▁an", "im", "al", "▁it", "</s>"], ["▁es", "▁Ti", "er", "</s>"], cross)
+    assert (words.source, words.target) == (["animal", "it"], ["es", "Tier"])
+    np.testing.assert_allclose(words.weights[0, 0], [[0.6, 0.4], [0.0, 0.5]])
+    assert words.pronoun == 0

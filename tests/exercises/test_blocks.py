@@ -14,7 +14,7 @@ from heed.decoding import BeamSearch
 from heed.decoding.beam import Beams
 from heed.evaluation.scores import sacrebleu_metrics
 from heed.exercises import EXERCISES, check
-from heed.exercises.inputs import Decoder
+from heed.exercises.exercise import Decoder
 from heed.functional.recurrence import lstm
 from heed.layers.attention import KeyValue, MultiHeadAttention
 from heed.layers.attention_scores import AdditiveScore, GeneralScore, ScoreOptions

@@ -21,7 +21,7 @@ SENTENCES = ["the cat saw the dog", "the dog saw the cat"]
 @pytest.fixture(scope="module", params=["pre", "post"])
 def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bridges.Example:
     """Two sentences of a tiny model, exported as Pegasus and as Marian."""
-    # TransformerLens and bertviz need as many layers in the decoder as in the encoder.
+    # TransformerLens needs as many layers in the decoder as in the encoder.
     config = transformer(norm=request.param, encoder_layers=1, decoder_layers=1)
     run = write_run(tmp_path_factory.mktemp("bridges") / "run", config)
     assert main(["export", str(run), "--to", "huggingface"]) == 0
@@ -29,7 +29,7 @@ def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_the_export_has_heeds_maps_and_the_names_of_bart(example: bridges.Example) -> None:
-    """TransformerLens and inseq find modules by these names; bertviz and nnsight need the maps."""
+    """TransformerLens and inseq find modules by these names; nnsight needs the maps."""
     model = AutoModelForSeq2SeqLM.from_pretrained(example.folder, attn_implementation="eager")
     out = model(input_ids=example.src[0], decoder_input_ids=example.tgt, output_attentions=True)
     assert_close(out.logits[0], example.logits(example.src[0]), atol=1e-4, rtol=0)

@@ -11,14 +11,7 @@ import heed
 from heed.errors import HeedError
 from heed.export import parity, to_ctranslate2
 from heed.export.to_ctranslate2 import CTranslate2Engine
-from tests.export.models import (
-    LINES,
-    UNSCALED,
-    positions,
-    transformer,
-    write_model,
-    write_run,
-)
+from tests.export.models import LINES, UNSCALED, positions, transformer, write_model, write_run
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +81,6 @@ def test_quantized_exports_report_bleu_and_are_smaller(heed_cli: Heed, tmp_path:
     status, out, err = heed_cli("export", run, "--to", "ctranslate2", "--quantization", "int8")
     assert status == 0, err
     assert "BLEU (greedy)" in out
-    assert "sentences/s" in out
     plain, small = (run / "export" / name for name in ("ctranslate2", "ctranslate2-int8"))
     assert (small / "model.bin").stat().st_size < (plain / "model.bin").stat().st_size
     description = json.loads((small / "heed.json").read_text())

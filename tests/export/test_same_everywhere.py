@@ -2,18 +2,13 @@
 
 import io
 import os
-import socket
 import subprocess
 import sys
-import time
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import torch
 from fastapi.testclient import TestClient
@@ -28,7 +23,6 @@ from heed.launch.compose import compose
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.serve.settings import ServeSettings
-from tests.export.minisbd_model import write_splitter
 
 pytestmark = pytest.mark.slow
 
@@ -151,57 +145,6 @@ def test_argos_translate(transformer_run: Path, tmp_path: Path) -> None:
         command, input="\n".join(sentences), env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == expected
-
-
-def test_libretranslate(transformer_run: Path, tmp_path: Path) -> None:
-    """Needs LIBRETRANSLATE: the command of an environment that has it, whose requirements conflict with heed's."""
-    if (command := os.environ.get("LIBRETRANSLATE")) is None:
-        pytest.skip("LIBRETRANSLATE names no command")
-    sentences, expected = greedy_translations(transformer_run)
-    # LibreTranslate copies the last punctuation mark of the source, which an untrained model may leave out.
-    pairs = [pair for pair in zip(sentences, expected, strict=True) if pair[0][-1] == pair[1][-1]]
-    assert len(pairs) > len(sentences) / 2
-    assert main(["export", str(transformer_run), "--to", "argos", "--out", str(tmp_path / "out")]) == 0
-    with libretranslate(command, *(tmp_path / "out").glob("*.argosmodel"), tmp_path) as url:
-        body = {"q": [source for source, _ in pairs], "source": "en", "target": "de"}
-        answer = httpx.post(f"{url}/translate", json=body, timeout=300).json()
-    assert answer["translatedText"] == [text for _, text in pairs]
-
-
-@contextmanager
-def libretranslate(command: str, package: Path, folder: Path) -> Iterator[str]:
-    """Run LibreTranslate with one package, greedy search, float32 and no downloads; yield its address."""
-    with zipfile.ZipFile(package) as archive:
-        archive.extractall(folder / "packages")
-    (installed,) = (folder / "packages").iterdir()
-    write_splitter(installed / "minisbd" / "en.onnx")
-    environment = {
-        "ARGOS_PACKAGES_DIR": str(folder / "packages"), "ARGOS_PACKAGE_INDEX": "file:///nowhere/",
-        "ARGOS_BEAM_SIZE": "1", "ARGOS_COMPUTE_TYPE": "float32", "HOME": str(folder),
-    }  # fmt: skip
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    options = [command, "--port", str(port), "--load-only", "en,de", "--disable-files-translation"]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(options, env=environment, cwd=folder, stdout=log, stderr=log)
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait_for(f"{url}/languages", process)
-        yield url
-    finally:
-        process.kill()
-        process.wait()
-
-
-def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
-    """Wait until an address answers."""
-    end = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < end:
-        with suppress(httpx.TransportError):
-            httpx.get(url)
-            return
-        time.sleep(0.5)
-    raise AssertionError(f"{url} does not answer")
 
 
 def greedy_translations(run: Path) -> tuple[Sequence[str], list[str]]:

@@ -7,10 +7,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 from docs.explainer import PAGE as EXPLAINER
-from experiments.__main__ import render as render_claims
-from experiments.claim import Claim, Finding
-from experiments.measures import Values
-from experiments.plots import caption, line_plot, number_table
 
 from heed.comparison import runs
 from heed.comparison.challenge import Accuracy, ContrastivePair
@@ -63,24 +59,6 @@ def attend_page() -> str:
     return attention.attention_page(systems, given=True)
 
 
-def claims_page() -> str:
-    lines = {f"a line with a name {n}": {x: Values([n * x, n * x + 1]) for x in range(9)} for n in range(1, 7)}
-    figures = [
-        caption("BLEU"),
-        line_plot(lines, name="lines", x="a rather long description of the quantity on the axis", y="BLEU"),
-        line_plot(lines, name="log", x="n", y="bytes", log_y=True),
-        number_table({"a": {"b": Values([1.0, 2.0])}}),
-    ]
-    findings = [
-        (
-            Claim(name, "A claim", "How", {}, lambda _: None),
-            Finding(name == "a", "Summary", {}, table=(), figures=figures),
-        )  # type: ignore[arg-type,return-value]
-        for name in ("a", "b")
-    ]
-    return render_claims(findings, ["A fact."])
-
-
 def run_page() -> str:
     with TemporaryDirectory() as folder:
         run = run_folders.make_run(Path(folder) / "run", pieces=30)
@@ -125,7 +103,7 @@ def patch_page() -> str:
 
 
 PAGES = {
-    "compare": compare_page, "attend": attend_page, "claims": claims_page, "run": run_page, "runs": runs_page,
+    "compare": compare_page, "attend": attend_page, "run": run_page, "runs": runs_page,
     "ablate": ablate_page, "patch": patch_page,
 }  # fmt: skip
 

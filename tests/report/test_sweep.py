@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
-from heed.report.sweep import StudySummary, TrialSummary, Verdict
-from heed.report.sweep_page import learning_curves, render
-from heed.report.sweep_text import (
+from heed.report.sweep import (
+    StudySummary,
+    TrialSummary,
+    Verdict,
     format_objective,
     format_setting,
     headline,
+    learning_curves,
     mean_and_sd,
     progress,
+    render,
     study_lines,
     trial_table,
 )

@@ -366,7 +366,7 @@ def test_a_long_text_and_its_translation_scroll(browser: Browser, models: list[S
 
 
 def test_more_sentences_than_texts_of_a_request(browser: Browser, models: list[ServedModel], serve: Serve) -> None:
-    server = serve(models, max_texts=2)
+    server = serve(models, max_sentences=2)
     show(browser, server)
     translate(browser, "The dog runs. A cat sleeps. The house. A dog. A cat.")
     browser.wait("document.querySelectorAll('.sentence').length === 5")

@@ -1,6 +1,5 @@
-"""Text nodes of HTML, detection of languages, names."""
+"""Text nodes of HTML, and names."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count, cycle, islice
@@ -11,13 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml.html import HtmlElement, document_fromstring
 
-import heed
-from heed.files import read_yaml, yaml_text
-from heed.languages import language_name
-from heed.serve.detection import Detector
 from heed.serve.errors import ApiError
 from heed.serve.html import TextNode, parse
-from heed.serve.models import default_names, samples
+from heed.serve.models import default_names
 
 
 def texts(html: str) -> list[str]:
@@ -162,64 +157,6 @@ def test_hostile_html_takes_linear_time() -> None:
     for part in ("<a ", "<a b=", "<p a='", "<!--", "<p>" * 2, "</p>", "a=b ", "<" * 2, "<title>"):
         with suppress(ApiError):
             parse(part * (20_000 // len(part)))
-
-
-SAMPLES = {
-    "en": ["The dog runs through the house.", "What is the name of this cat?", "She has been working with them."],
-    "de": ["Der Hund läuft durch das Haus.", "Wie ist der Name dieser Katze?", "Sie hat mit ihnen gearbeitet."],
-    "ru": ["Собака бежит по дому.", "Как зовут эту кошку?"],
-}
-
-
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
-        ("This is the name of the dog.", "en"),
-        ("Das ist der Name dieser Stadt.", "de"),
-        ("ÜBER DAS HAUS", "de"),
-        ("дом", "ru"),
-    ],
-)
-def test_languages_are_detected_by_their_characters(text: str, language: str) -> None:
-    found = Detector(SAMPLES).detect(text, list(SAMPLES))
-    assert found[0][0] == language
-    assert sum(share for _, share in found) == pytest.approx(1)
-    assert found[0][1] > 0.6
-
-
-def test_text_without_letters_is_as_likely_in_each_language() -> None:
-    for text in ("", "1 + 2 = 3 😀"):
-        assert Detector(SAMPLES).detect(text, ["en", "de"]) == [("en", 0.5), ("de", 0.5)]
-
-
-def test_a_longer_text_is_more_certain() -> None:
-    detector = Detector(SAMPLES)
-    short, long = (dict(detector.detect(text, ["en", "de"]))["en"] for text in ("he", "he has been with them"))
-    assert short < long < 1
-
-
-def test_languages_without_sentences_are_not_known() -> None:
-    assert list(Detector({"en": ["dog"], "de": ["", " "]}).counts) == ["en"]
-    assert Detector({}).counts == {}
-
-
-def test_names_of_languages() -> None:
-    assert [language_name(code) for code in ("de", "pt_BR", "tlh")] == ["German", "Portuguese (BR)", "tlh"]
-
-
-def test_languages_are_learned_from_the_validation_sets_of_all_directions(run_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(run_folder / "model", tmp_path / "model")
-    config = read_yaml(tmp_path / "model" / "config.yaml")
-    three = {**config, "directions": [["en", "de"], ["fr", "de"]]}
-    (tmp_path / "model" / "config.yaml").write_text(yaml_text(three), encoding="utf-8")
-    (tmp_path / "translations").mkdir()
-    for name in ("valid.src", "valid.ref"):
-        (tmp_path / "translations" / name).write_text(name)
-    assert samples(tmp_path, heed.load(tmp_path)) == {"en": ["valid.src"], "de": ["valid.ref"]}
-    for name in ("valid-fr-de.src", "valid-fr-de.ref"):
-        (tmp_path / "translations" / name).write_text(name)
-    expected = {"en": ["valid.src"], "de": ["valid.ref", "valid-fr-de.ref"], "fr": ["valid-fr-de.src"]}
-    assert samples(tmp_path, heed.load(tmp_path)) == expected
 
 
 def test_names_of_models(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from libretranslatepy import LibreTranslateAPI
 
 import heed
 from heed.cli import main
-from heed.serve.server import HEAD_SECONDS
 from tests import forkserver
 from tests.export.models import LINES
 from tests.serve.processes import Server, serving
@@ -133,20 +132,6 @@ def test_a_client_that_hangs_up_or_does_not_send_http_is_no_failure(run_folder: 
     assert "failed" not in log
 
 
-def test_clients_that_send_too_slowly_are_disconnected(server: Server) -> None:
-    starts = (b"", b"POST /translate HTTP/1.1\r\nHost: ", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /hea")
-
-    def is_closed(start: bytes) -> bool:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=HEAD_SECONDS + 10) as connection:
-            connection.sendall(start)
-            while connection.recv(2**16):  # an answer; TimeoutError if the connection stays open
-                pass
-            return True
-
-    with ThreadPoolExecutor(len(starts)) as clients:
-        assert all(clients.map(is_closed, starts))
-
-
 def metrics(server: Server) -> str:
     with urlopen(f"{server.url}/metrics") as response:
         text: str = response.read().decode()
@@ -218,8 +203,6 @@ def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, capsys: 
     for path in ("mt", "/mt/", "/"):
         assert f"--root-path {path} must be a path such as /mt" in serve_fails(capsys, run_folder, "--root-path", path)
     assert "max_chars=0 must be" in serve_fails(capsys, run_folder, "--max-chars", 0)
-    error = serve_fails(capsys, run_folder, "--max-beam", 4)
-    assert "--max-alternatives 10 must be below --max-beam 4" in error
     assert "Choose another --host or --port" in serve_fails(capsys, run_folder, "--port", 99999)
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]

@@ -54,9 +54,7 @@ def make_study(
     """Create a study in the database of a folder, with its attribute and trials; return it."""
     folder.mkdir(parents=True, exist_ok=True)
     made = optuna.create_study(
-        study_name=study or folder.name,
-        storage=f"sqlite:///{folder / 'study.db'}",
-        directions=[*directions],
+        study_name=study or folder.name, storage=f"sqlite:///{folder / 'study.db'}", directions=[*directions]
     )
     made.set_user_attr("heed", attribute(**changes))
     made.add_trials(trials)

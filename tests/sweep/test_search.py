@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
-from heed.sweep.summary import read_study
+from heed.sweep.study import read_study
 from tests import forkserver
 from tests.sweep.studies import make_study
 
@@ -276,7 +275,6 @@ def test_processes_of_one_trial_are_pruned_together(
         (["-m", *SMALL, "sweep/sampler=grid"], "model.dropout has a continuous range, and sweep/sampler=grid"),
         (["-m", *SMALL, "sweep/sampler=tpee"], "sweep/sampler=tpee is unknown"),
         (["-m", *SMALL, "sweep.sampler.n_startup_trials=many"], "n_startup_trials=many must be an integer"),
-        (["-m", *SMALL, "sweep.storage=postgresql+psycopg://127.0.0.1:1/none"], "cannot be used"),
     ],
 )  # fmt: skip
 def test_mistakes(command: Command, tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -295,41 +293,3 @@ def test_a_study_with_another_space(command: Command, tmp_path: Path) -> None:
     assert status == 2
     assert "The study study exists with another" in printed
     assert database.read_bytes() == before
-
-
-# ---- PostgreSQL
-
-
-@pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of an empty database of a server of our own."""
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not binaries or shutil.which("runuser") is None or os.getuid() != 0:
-        pytest.skip("needs PostgreSQL's server, and root to become the user postgres, as whom it runs")
-    bin_, home = binaries[-1].parent, Path("/tmp") / f"heed-postgres-{os.getpid()}"
-    as_postgres = ["runuser", "-u", "postgres", "--"]
-    home.mkdir()
-    shutil.chown(home, "postgres")
-    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
-    subprocess.run([*as_postgres, bin_ / "initdb", "-D", home / "data", "-A", "trust"], **quiet)  # type: ignore[call-overload]
-    options = f"-p 54329 -c listen_addresses=127.0.0.1 -k {home}"
-    subprocess.run([*as_postgres, bin_ / "pg_ctl", "-D", home / "data", "-w", "-o", options, "start"], **quiet)  # type: ignore[call-overload]
-    try:
-        yield "postgresql+psycopg://postgres@127.0.0.1:54329/postgres"
-    finally:
-        subprocess.run([*as_postgres, bin_ / "pg_ctl", "-D", home / "data", "-m", "fast", "stop"], **quiet)  # type: ignore[call-overload]
-        shutil.rmtree(home)
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_two_workers_share_a_study_in_postgresql(
-    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"], postgresql: str
-) -> None:
-    settings = [*SMALL, f"sweep.storage={postgresql}", "sweep.n_trials=4"]
-    printed = [finish(worker) for worker in [start(*settings), start(*settings)]]
-    states = [trial.state for trial in read_study(tmp_path / "runs/study", storage=postgresql).trials]
-    assert len(states) == 4
-    assert {*states} <= {"complete", "pruned"}, printed
-    assert all("Job " in text for text in printed), "both had work"
-    assert not (tmp_path / "runs/study/study.db").exists()

@@ -25,7 +25,7 @@ def plan(tmp_path: Path) -> Plan:
     """A search over a grid of three by two points."""
     plan = Plan.__new__(Plan)
     plan.settings = SweepSettings(
-        objective="valid.bleu", n_trials=2, space={}, sampler={"_target_": GRID_SAMPLER}, pruner=None, storage=None,
+        objective="valid.bleu", n_trials=2, space={}, sampler={"_target_": GRID_SAMPLER}, pruner=None,
         workers=1, confirm="2x2", heartbeat=10, trial=None,
     )  # fmt: skip
     plan.config = OmegaConf.create({"seed": 1})
@@ -100,7 +100,7 @@ def test_a_run_ends_its_trial(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> No
 def test_launchers_of_jobs_are_for_grids() -> None:
     choices = {"hydra/launcher": "submitit_slurm"}
     config = OmegaConf.create({"sweep": {}, "hydra": {"runtime": {"choices": choices}}})
-    with pytest.raises(HeedError, match=r"hydra/launcher=submitit_slurm is for grids.*sbatch --array"):
+    with pytest.raises(HeedError, match=r"hydra/launcher=submitit_slurm is for grids.*sweep\.workers=N"):
         Plan([], config=config, config_loader=None)
 
 

@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 
-from matplotlib import rc_context
-
 from experiments import sense_attention
-from experiments.antecedent_attention import TITLES, AntecedentReport, Part, draw, measure
+from experiments.antecedent_attention import TITLES, AntecedentReport, Part, measure
 from experiments.claim import Claim, Finding
 from experiments.measures import Figure, Runs, accuracies, bleu, fractions
-from experiments.plots import STYLE, caption, inline, line_plot
 from experiments.small_models import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
 
 LONGER = f"{LONG_STEPS:,} steps"
@@ -23,8 +20,7 @@ STACKS = {
 def experiment(runs: Runs) -> Finding:
     """Measure attention of the longer transformers, and train stacks without residual connections or norms."""
     seeds = runs[LONGER]
-    measured = {part: [measure(run, part) for run in seeds] for part in TITLES}
-    reports: dict[Part, list[AntecedentReport]] = {part: [one for one, _ in of] for part, of in measured.items()}
+    reports: dict[Part, list[AntecedentReport]] = {part: [measure(run, part)[0] for run in seeds] for part in TITLES}
     nouns = [sense_attention.measure(run.translator) for run in seeds]
     pronouns = fractions(accuracies({LONGER: seeds}, "pronoun")[LONGER]["pronoun"])
     stacks = {label: runs[label] for label in STACKS}
@@ -32,8 +28,6 @@ def experiment(runs: Runs) -> Finding:
     complete, *reduced = scores.values()
     attends = all(one.challenge.interval[0] > 0 for one in reports["encoder"])
     needed = all(max(of) < min(complete) for of in reduced)
-    with rc_context(STYLE):
-        drawn = [inline(draw(*of[0], TITLES[part]), name=TITLES[part]) for part, of in measured.items()]
     return Finding(
         held=attends and needed,
         summary=(
@@ -68,17 +62,6 @@ def experiment(runs: Runs) -> Finding:
                 for part, of in reports.items()
             ),
             *(Figure(f"BLEU, {label}", of) for label, of in scores.items()),
-        ],
-        figures=[
-            *drawn,
-            caption("Training with and without residual connections and norms"),
-            line_plot(
-                {label: dict(of[0].curve("nll")) for label, of in stacks.items()},
-                name="Training loss",
-                x="step",
-                y="Training loss, nats per token (seed 1), log scale",
-                log_y=True,
-            ),
         ],
     )
 

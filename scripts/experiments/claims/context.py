@@ -3,10 +3,8 @@
 from experiments import small_models as models
 from experiments.claim import Claim, Finding
 from experiments.measures import TAGS, Figure, Runs, accuracies, fractions
-from experiments.plots import accuracy_mark, caption
 from experiments.small_models import LONG_STEPS, STEPS
 from heed.evaluation.significance import wilson
-from heed.report.figures import FigureRow, dot_plot, legend
 
 ATTENDING = (f"transformer, {LONG_STEPS:,} steps", f"RNN + attention, {LONG_STEPS:,} steps")
 """The models that the claim is about."""
@@ -16,10 +14,6 @@ def experiment(runs: Runs) -> Finding:
     """Measure the contrastive accuracy of five models on four phenomena."""
     found = accuracies(runs, *TAGS)
     shares = {label: {tag: fractions(seeds) for tag, seeds in by_tag.items()} for label, by_tag in found.items()}
-    rows = [
-        FigureRow(title, [accuracy_mark(by_tag[tag], number) for number, by_tag in enumerate(found.values())])
-        for tag, title in TAGS.items()
-    ]
     failing = [
         f"{label} on {title}"
         for label in ATTENDING
@@ -39,11 +33,6 @@ def experiment(runs: Runs) -> Finding:
         numbers={"accuracy": shares},
         table=[
             Figure(f"{label}: {title}", shares[label][tag], ".1%") for label in ATTENDING for tag, title in TAGS.items()
-        ],
-        figures=[
-            caption("Contrastive accuracy (chance: 50 %; small dots: single runs)"),
-            legend(list(found)),
-            dot_plot(rows, name="Contrastive accuracy", line=50),
         ],
     )
 

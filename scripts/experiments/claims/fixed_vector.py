@@ -2,7 +2,6 @@
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Figure, Runs, Values
-from experiments.plots import line_plot
 from experiments.runner import TrainedModel
 from experiments.small_models import FIXED_VECTOR_LONGER, LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
 from heed.evaluation.scores import corpus_scores
@@ -53,14 +52,6 @@ def experiment(runs: Runs) -> Finding:
             Figure(f"BLEU that an RNN gains by attention, sources of {words} words", gains[words])
             for words in (shortest, longest, beyond)
         ],
-        figures=[
-            line_plot(
-                numbers,
-                name="BLEU by source length",
-                x="source words (the last bucket: longer than any training sentence)",
-                y="BLEU",
-            )
-        ],
     )
 
 
@@ -72,10 +63,6 @@ CLAIM = Claim(
         f"Luong's attention, and of a transformer, after {LONG_STEPS:,} steps. The claim holds if attention improves "
         f"the longest sentences of the test set more than the shortest, for every seed (Bahdanau et al. 2015, fig. 2)."
     ),
-    models={
-        "RNN, fixed vector": FIXED_VECTOR_LONGER,
-        "RNN + attention": RNN_LONGER,
-        "transformer": TRANSFORMER_LONGER,
-    },
+    models={"RNN, fixed vector": FIXED_VECTOR_LONGER, "RNN + attention": RNN_LONGER, "transformer": TRANSFORMER_LONGER},
     experiment=experiment,
 )

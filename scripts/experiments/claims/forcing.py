@@ -16,8 +16,6 @@ from heed.evaluation.significance import wilson
 from heed.evaluation.words import split_punctuation, word_shares
 from heed.interventions import Edit
 from heed.layers.edits import AttentionKind
-from heed.report.figures import FigureRow, Mark, dot_plot
-from heed.report.pages import side_class
 from heed.symbols import BOS, EOS
 
 WRONG, UNIFORM, RIGHT = "cross, to the wrong antecedent", "cross, uniform", "cross, to the right antecedent"
@@ -79,14 +77,7 @@ def experiment(runs: Runs) -> Finding:
     found = list(filter(has_it, contrasts()))
     counts = [flips(run, found) for run in runs["transformer"]]
     tested = [max(right, 1) for right, _ in counts]  # a model that is hardly trained has none
-    rows, shares = [], {}
-    for name in EDITS:
-        total, flipped = sum(tested), sum(by[name] for _, by in counts)
-        low, high = wilson(flipped, total)
-        shares[name] = [by[name] / of for of, (_, by) in zip(tested, counts, strict=True)]
-        others = [100 * share for share in shares[name]]
-        mark = Mark(100 * flipped / total, (100 * low, 100 * high), side_class(0), f"{flipped / total:.1%}", others)
-        rows.append(FigureRow(name, [mark]))
+    shares = {name: [by[name] / of for of, (_, by) in zip(tested, counts, strict=True)] for name in EDITS}
     held = all(
         wilson(by[WRONG], of)[0] > 0.5 and by[WRONG] > max(by[UNIFORM], by[RIGHT])
         for of, (_, by) in zip(tested, counts, strict=True)
@@ -110,7 +101,6 @@ def experiment(runs: Runs) -> Finding:
                 ".1%",
             ),
         ],
-        figures=[dot_plot(rows, name="Pronouns that become the wrong one, in per cent", line=50)],
     )
 
 

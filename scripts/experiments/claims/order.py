@@ -5,14 +5,12 @@ from torch import Tensor
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Figure, Runs, accuracies, bleu, fractions, over_seeds
-from experiments.plots import accuracy_mark, caption
 from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
 from heed.comparison.challenge import ContrastivePair, contrastive_accuracy
 from heed.evaluation.significance import wilson
 from heed.layers.positions import PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
-from heed.report.figures import FigureRow, dot_plot
 
 EATING = [
     ContrastivePair("The man ate a fish.", "Der Mann aß einen Fisch.", "Der Fisch aß einen Mann.", "eating"),
@@ -112,14 +110,6 @@ def experiment(runs: Runs) -> Finding:
             Figure("difference between permuted states and states of permuted words, at most", [errors["none"]], ".0e"),
             *(Figure(f"accuracy on who does what to whom: {kind}", of, ".1%") for kind, of in shares.items()),
             *(Figure(f"BLEU beyond the trained length: {kind}", of) for kind, of in long.items()),
-        ],
-        figures=[
-            caption("Who does what to whom: contrastive accuracy (chance: 50 %)"),
-            dot_plot(
-                [FigureRow(kind, [accuracy_mark(accuracy[kind], number)]) for number, kind in enumerate(runs)],
-                name="Who does what",
-                line=50,
-            ),
         ],
     )  # fmt: skip
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Figure, Runs
-from experiments.plots import line_plot
 from experiments.timing import fastest_seconds, one_thread, saved_bytes
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
@@ -95,24 +94,6 @@ def experiment(runs: Runs) -> Finding:
             Figure("exponent of memory, attention weights", [space["… weights kept"]], ".2f"),
             Figure("exponent of memory, fused attention", [space["transformer"]], ".2f"),
             Figure("exponent of memory, recurrence alone", [space["RNN"]], ".2f"),
-        ],
-        figures=[
-            line_plot(
-                {name: dict(zip(LENGTHS, values, strict=True)) for name, values in times.items()},
-                name="Seconds against length",
-                x="source and target tokens",
-                y="seconds for forward and backward of one sentence, one core",
-                log_x=True,
-                log_y=True,
-            ),
-            line_plot(
-                {name: {n: value / 2**20 for n, value in zip(LENGTHS, of, strict=True)} for name, of in memory.items()},
-                name="Memory against length",
-                x="source and target tokens",
-                y="MiB that the forward pass saves for the backward pass",
-                log_x=True,
-                log_y=True,
-            ),
         ],
     )
 

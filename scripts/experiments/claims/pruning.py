@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from experiments.claim import Claim, Finding
 from experiments.claims.heads import SENTENCES, lost_bleu
 from experiments.measures import Figure, Runs
-from experiments.plots import line_plot
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
 from heed.interventions import Edit
@@ -56,14 +55,6 @@ def experiment(runs: Runs) -> Finding:
                 Figure(f"BLEU without the {number} least important heads", [of[number] for of in scores])
                 for number in (0, heads // 4, heads // 2)
             ),
-        ],
-        figures=[
-            line_plot(
-                {f"seed {run.seed}": dict(enumerate(of)) for run, of in zip(runs["transformer"], scores, strict=True)},
-                name="BLEU by number of heads removed",
-                x="heads removed, the least important first",
-                y="BLEU",
-            )
         ],
     )
 

@@ -1,8 +1,7 @@
 """Claim: self-attention needs learned queries, keys and values."""
 
 from experiments.claim import Claim, Finding
-from experiments.measures import TAGS, Figure, Runs, Values, accuracies, bleu, fractions, loss_curves
-from experiments.plots import line_plot
+from experiments.measures import TAGS, Figure, Runs, Values, accuracies, bleu, fractions
 from experiments.small_models import LONG_STEPS, PARAMETER_FREE_LONGER, TRANSFORMER_LONGER
 
 LEARNED, FREE = "learned Q, K, V", "softmax(XXᵀ)X"
@@ -34,9 +33,6 @@ def experiment(runs: Runs) -> Finding:
         table=[
             *(Figure(f"BLEU, {label}", of) for label, of in test.items()),
             *(Figure(f"contrasts right, {label}", of, ".1%") for label, of in overall.items()),
-        ],
-        figures=[
-            line_plot(loss_curves(runs), name="Training loss", x="step", y="Training loss, nats per token"),
         ],
     )
 

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from experiments.claim import Claim, Finding
-from experiments.measures import Figure, Runs, bleu, loss_curves
-from experiments.plots import caption, line_plot
+from experiments.measures import Figure, Runs, bleu
 from experiments.small_models import TRANSFORMER, small
 from heed.functional import attend
 
@@ -63,18 +62,6 @@ def experiment(runs: Runs) -> Finding:
         and plain[wide]["entropy"] < 0.2 * divided[wide]["entropy"]
     )
     trains_better = min(scores[DIVIDED]) > max(scores[NOT_DIVIDED])
-    titles = {
-        "variance": "Variance of the scores",
-        "entropy": f"Entropy of the softmax over {KEYS} keys, in nats",
-        "gradient": "Norm of the softmax's Jacobian",
-    }
-    plots = [
-        line_plot(
-            {label: {width: of[width][quantity] for width in WIDTHS} for label, of in found.items()},
-            name=title, x="d_k", y=title, log_x=True, log_y=quantity == "variance",
-        )
-        for quantity, title in titles.items()
-    ]  # fmt: skip
     return Finding(
         held=mechanism and trains_better,
         summary=(
@@ -85,23 +72,13 @@ def experiment(runs: Runs) -> Finding:
             f"{scores[DIVIDED]:.1f} with the division and {scores[NOT_DIVIDED]:.1f} without it: the division "
             f"{'helps' if trains_better else 'does not help'} training."
         ),
-        numbers={
-            "softmax": found,
-            "valid bleu": scores,
-            "mechanism held": mechanism,
-            "training held": trains_better,
-        },
+        numbers={"softmax": found, "valid bleu": scores, "mechanism held": mechanism, "training held": trains_better},
         table=[
             *(
                 Figure(f"entropy of the softmax at d_k = {wide} in nats, {label}", [of[wide]["entropy"]], ".2f")
                 for label, of in found.items()
             ),
             *(Figure(f"BLEU, trained at d_k = 32, {label}", of) for label, of in scores.items()),
-        ],
-        figures=[
-            *plots,
-            caption("Training"),
-            line_plot(loss_curves(runs), name="Training loss", x="step", y="Training loss, nats per token"),
         ],
     )
 

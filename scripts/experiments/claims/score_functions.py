@@ -9,7 +9,6 @@ from torch import nn
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Figure, Runs, bleu
-from experiments.plots import line_plot
 from experiments.small_models import RNN, small
 from experiments.timing import fastest_seconds, one_thread
 from heed.functional.attention import masked_softmax
@@ -80,16 +79,6 @@ def experiment(runs: Runs) -> Finding:
             ),
             Figure("speed of training, relative to additive", [speed["dot"] / speed["additive"]], ".2f"),
             *(Figure(f"BLEU, {kind}", of) for kind, of in scores.items()),
-        ],
-        figures=[
-            line_plot(
-                {kind: dict(zip(LENGTHS, values, strict=True)) for kind, values in times.items()},
-                name="Time of attention against length",
-                x="source and target tokens",
-                y=f"milliseconds of attention, forward and backward, {BATCH} sentences, width {WIDTH}, one core",
-                log_x=True,
-                log_y=True,
-            ),
         ],
     )
 

@@ -2,7 +2,6 @@
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Figure, Runs, bleu, over_seeds
-from experiments.plots import line_plot
 from experiments.runner import ModelSpec, TrainedModel
 from experiments.small_models import RNN, TRANSFORMER, small
 from heed.runs.config import read_config
@@ -64,14 +63,6 @@ def experiment(runs: Runs) -> Finding:
                 for family, of in gaps.items()
             ),
             *(Figure(f"BLEU with {few} pairs, {family}", of[few]) for family, of in scores.items()),
-        ],
-        figures=[
-            line_plot(
-                {family: {f"{size:,}": of[size] for size in SIZES} for family, of in gaps.items()},
-                name="Overfitting against corpus size",
-                x="training pairs",
-                y="validation loss − training loss, nats per token, both without dropout",
-            ),
         ],
     )
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Figure, Runs, Values
-from experiments.plots import line_plot
 from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
 from heed.models import build_model
@@ -111,18 +110,6 @@ def experiment(runs: Runs) -> Finding:
                     f"factor on the gradient per token of distance, before training: {label}", of["untrained"], ".2f"
                 )
                 for label, of in factors.items()
-            ),
-        ],
-        figures=[
-            *(
-                line_plot(
-                    {label: dict(enumerate(map(float, of[::-1]))) for label, of in by_label.items()},
-                    name=f"Gradient norm against distance, {state} models",
-                    x="tokens between a source token and the end of the source",
-                    y=f"‖∂ loss of the first target token / ∂ x_t‖, {state} models, log scale",
-                    log_y=True,
-                )
-                for state, by_label in norms.items()
             ),
         ],
     )

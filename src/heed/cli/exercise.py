@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> None:
     from heed import exercises
-    from heed.exercises.student import dir_option
+    from heed.exercises.check import dir_option
 
     chosen = [exercises.find(args.name)] if args.name else list(exercises.EXERCISES.values())
     folder: Path = args.dir

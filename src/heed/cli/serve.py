@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         from heed.serve import server
         from heed.serve.application import create_app
-        from heed.serve.models import ServedModel, default_names, samples
+        from heed.serve.models import ServedModel, default_names
     except ImportError as error:
         raise missing_package("heed serve", error.name or "fastapi", "serve") from error
 
@@ -41,8 +41,7 @@ def run(args: argparse.Namespace) -> None:
     if len(names) != len(args.model):
         raise HeedError(f"There are {len(args.model)} models and {len(names)} names: give --name once per RUN.")
     with server.listen(args.host, args.port) as listener:  # before the models, which take longer to load
-        loaded = [(name, path, load_translator(args, path)) for name, path in zip(names, args.model, strict=True)]
-        models = [ServedModel(name, translator, samples(path, translator)) for name, path, translator in loaded]
+        models = [ServedModel(name, load_translator(args, path)) for name, path in zip(names, args.model, strict=True)]
         app = create_app(models, settings)
         host = f"[{args.host}]" if ":" in args.host else args.host
         url = f"http://{host}:{listener.getsockname()[1]}"

@@ -1,11 +1,11 @@
-"""``heed train``, ``heed check`` and ``heed prepare``: a training, and its corpus before it."""
+"""``heed train``, ``heed check``, ``heed prepare`` and ``heed sweep``: trainings, and their corpus before."""
 
 import argparse
 import os
 from pathlib import Path
 
-from heed.cli.lines import write_lines
-from heed.errors import HeedError
+from heed.cli.lines import path_text, write_lines
+from heed.errors import HeedError, missing_package
 
 
 def train(args: argparse.Namespace) -> None:
@@ -35,6 +35,21 @@ def prepare(args: argparse.Namespace) -> None:
     from heed.launch.clients import prepare
 
     write_lines([prepare([*args.overrides, *_config_dir(args)])])
+
+
+def sweep(args: argparse.Namespace) -> None:
+    if args.top < 1:
+        raise HeedError(f"--top {args.top} must be at least 1.")
+    try:
+        from heed.report.sweep import PAGE, study_lines, write_page
+        from heed.sweep.study import read_study
+    except ModuleNotFoundError as error:
+        package = (error.name or "optuna").partition(".")[0]
+        raise missing_package("heed sweep", package, "sweep") from error
+
+    study, page = read_study(args.study), args.html or args.study / PAGE
+    write_page(study, page)
+    write_lines([*study_lines(study, top=args.top), f"Page: {path_text(page)}"])
 
 
 def _is_option(word: str) -> bool:

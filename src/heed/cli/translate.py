@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heed.cache import file_digest
 from heed.cli.arguments import load_translator, search_options
-from heed.cli.lines import LINES_AT_ONCE, path_text, read_lines, standard_input, translator_progress, write_lines
-from heed.cli.output_file import resumable_output
+from heed.cli.lines import (
+    LINES_AT_ONCE,
+    path_text,
+    read_lines,
+    resumable_output,
+    standard_input,
+    translator_progress,
+    write_lines,
+)
 from heed.errors import HeedError
 from heed.evaluation.symptoms import TRANSLATION_SYMPTOMS
 from heed.files import write_file

@@ -1,11 +1,10 @@
-"""Compare an exported model with heed's own: translations, scores, speed."""
+"""Compare an exported model with heed's own: translations and scores."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from time import perf_counter
 from typing import Any
 
 from heed.data.pairs.tokenizer import Tokenizer
@@ -63,8 +62,6 @@ class ParityReport:
     """Largest difference of log p of heed's beam search results, in nats."""
     bleu: tuple[float, float] | None
     """BLEU of greedy translations by heed and by the export; None without references."""
-    sentences_per_second: dict[str, float]
-    """Speed of greedy search by "heed" and "export", in batches of similar lengths. Empty: heed computes the export."""
 
     def lines(self) -> list[str]:
         """Return the report as text."""
@@ -74,9 +71,6 @@ class ParityReport:
         if self.bleu is not None:
             ours, theirs = self.bleu
             lines.append(f"BLEU (greedy): {ours:.2f} before, {theirs:.2f} after, {theirs - ours:+z.2f}")
-        if self.sentences_per_second:
-            own, other = self.sentences_per_second.values()
-            lines.append(f"speed (greedy): heed {own:.1f}, export {other:.1f} sentences/s ({other / own:.1f} ×)")
         return lines
 
 
@@ -123,8 +117,10 @@ def compare_engines(
     sources = translator.tokenizer.encode_src(check.sources)
     limits: Any = {name: getattr(translator.search, name) for name in LENGTH_LIMITS}
     greedy, beam = GreedySearch(**limits), BeamSearch(beam=5, length_penalty=0.0, n_best=1, **limits)
-    ours, heed_speed = _timed_search(translator, sources, greedy)
-    theirs, export_speed = _timed_search(translator.with_engine(engine), sources, greedy)
+    ours, theirs = (
+        [n_best[0].tokens for n_best in each.translate_ids(sources, search=greedy)]
+        for each in (translator, translator.with_engine(engine))
+    )
     different = [row for row in range(len(sources)) if ours[row] != theirs[row]]
     bleu = None
     if check.references:
@@ -138,7 +134,6 @@ def compare_engines(
         ties=sum(_is_tie(translator, sources[row], ours[row], theirs[row]) for row in different),
         score_difference=_score_difference(translator, engine, sources, beam),
         bleu=bleu,
-        sentences_per_second={"heed": heed_speed, "export": export_speed},
     )
     if is_exact and (report.equal + report.ties < len(sources) or not report.score_difference <= SCORE_TOLERANCE):
         raise HeedError(
@@ -146,14 +141,6 @@ def compare_engines(
             "a bug in heed: please report it with the model's config.yaml."
         )
     return report
-
-
-def _timed_search(translator: Translator, sources: Ids, search: Search) -> tuple[Ids, float]:
-    """Return the best hypotheses, and the speed of the search after a warm-up in sentences per second."""
-    translator.translate_ids(sources[:4], search=search)
-    start = perf_counter()
-    found = translator.translate_ids(sources, search=search)
-    return [n_best[0].tokens for n_best in found], len(sources) / (perf_counter() - start)
 
 
 def _score_difference(translator: Translator, engine: ExportedEngine, sources: Ids, beam: Search) -> float:

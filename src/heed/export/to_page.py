@@ -3,7 +3,6 @@
 import base64
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +73,7 @@ def export(
     out.write_text(render_template("page.html.j2", folder=Path(__file__).parent / "page", data=data), encoding="utf-8")
     if check is None:
         return None
-    report = compare_engines(translator, PageEngine(model, rounded), check, is_exact=is_exact)
-    return replace(report, sentences_per_second={})
+    return compare_engines(translator, PageEngine(model, rounded), check, is_exact=is_exact)
 
 
 def describe(model: Seq2Seq) -> dict[str, Any]:

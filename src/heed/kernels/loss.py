@@ -59,8 +59,8 @@ class _SummedLoss(torch.autograd.Function):
     multiplied with W and h at once. So the logits of a whole batch never exist. The term ε / V is the same for all
     rows and tokens and is added at the end. The weighted divergence of two passes is added.
 
-    It can be differentiated once. In the loss, probabilities are at least the smallest normal number (in fp32 a loss of
-    87 nats); the gradient is exact.
+    It can be differentiated once. In the loss of training, probabilities are at least the smallest normal number (in
+    fp32 a loss of 87 nats), so that nothing waits for the device; the gradient is exact.
     """
 
     @staticmethod
@@ -95,7 +95,10 @@ class _SummedLoss(torch.autograd.Function):
                 chunk_divergence, gradients = _divergence(logits, probs, divergence_weight)
                 divergence += chunk_divergence
             for index, (z, prob, gradient) in enumerate(zip(logits, probs, gradients, strict=True)):
-                nll -= prob[at_target].to(high).clamp_min(torch.finfo(high).tiny).log().sum()
+                log_probs = prob[at_target].to(high).clamp_min(torch.finfo(high).tiny).log()
+                if not need_grad and (prob[at_target] < torch.finfo(high).tiny).any():
+                    log_probs = z.log_softmax(-1, dtype=high)[at_target]
+                nll -= log_probs.sum()
                 target_logits += z[at_target].sum(dtype=high)
                 if hidden_grad is None or weight_grad is None:
                     continue

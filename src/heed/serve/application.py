@@ -15,16 +15,18 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from heed import __version__
 from heed.languages import language_name
+from heed.plot.attention_map import TITLES
+from heed.report.pages import render_template
 from heed.serve import schemas
 from heed.serve.attend import AttendRequest, AttendResponse, translate_and_attend
 from heed.serve.errors import HANDLED, answer_error
 from heed.serve.models import Models, ServedModel
 from heed.serve.observation import REQUEST_ID, observation
-from heed.serve.page import api_page, page
 from heed.serve.requests import body_schema, check_host, respond
 from heed.serve.service import Service
 from heed.serve.settings import ServeSettings
 
+PAGES = Path(__file__).parent / "page"
 ANY, BODY = "any request", "requests with a body"
 ERRORS: dict[str, dict[int | str, dict[str, Any]]] = {
     kind: {int(status): {"model": schemas.ErrorResponse, "description": text} for status, text in errors.items()}
@@ -66,8 +68,11 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
     app.add_middleware(observation, metrics=service.metrics)
     _add_endpoints(app, service)
     hidden: dict[str, Any] = {"response_class": HTMLResponse, "include_in_schema": False}
-    app.get("/", **hidden)(page)
-    app.get("/docs", **hidden)(lambda: api_page(app.openapi()))
+    # Of these pages, the first one requests the languages, models and limits from the server.
+    titles = {kind: title for kind, (title, _) in TITLES.items()}
+    page = render_template("page.html.j2", folder=PAGES, titles=titles)
+    app.get("/", **hidden)(lambda: HTMLResponse(page, headers={"Content-Security-Policy": "frame-ancestors 'none'"}))
+    app.get("/docs", **hidden)(lambda: render_template("api.html.j2", folder=PAGES, api=app.openapi()))
     app.get("/spec", include_in_schema=False)(app.openapi)  # LibreTranslate's name
     return app
 
@@ -130,7 +135,7 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
         first = models.routes[0]
         return schemas.FrontendSettings(
             char_limit=settings.max_chars,
-            text_limit=min(settings.max_texts, settings.max_sentences),
+            text_limit=settings.max_sentences,
             api_keys=bool(settings.api_keys),
             key_required=bool(settings.api_keys),
             language={"source": named(first.source), "target": named(first.target)},

@@ -1,15 +1,14 @@
 """The models of the server, selected by languages or by name."""
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import chain, count
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
 from heed.errors import HeedError
 from heed.inference.translator import Translator
 from heed.languages import find_language, language_name
-from heed.runs.folder import validation_files
 from heed.serve.errors import ApiError
 
 
@@ -18,8 +17,6 @@ class ServedModel(NamedTuple):
 
     name: str
     translator: Translator
-    samples: Mapping[str, Sequence[str]] = {}
-    """Sentences of its languages, to train language detection."""
 
 
 class Route(NamedTuple):
@@ -48,15 +45,11 @@ class Models:
         if len(set(self.names)) < len(self.names):
             raise HeedError(f"Two models have the same name: {', '.join(self.names)}. Give each its own.")
         self.routes: list[Route] = []
-        for name, translator, _ in models:
+        for name, translator in models:
             if {translator.src_lang, translator.tgt_lang} & {"", "und"}:
                 raise HeedError(f"The languages of {name} are unknown: set src_lang and tgt_lang in model/config.yaml.")
             for directed in map(translator.in_direction, translator.directions):
                 self.routes.append(Route(name, directed.src_lang, directed.tgt_lang, directed))
-        self.samples: dict[str, list[str]] = {}
-        """Sentences of each language, from all models."""
-        for language, lines in chain.from_iterable(model.samples.items() for model in models):
-            self.samples.setdefault(language, []).extend(lines)
         self.sources = list(dict.fromkeys(route.source for route in self.routes))
         """The distinct source languages, in the order of the models."""
         self.languages = list(dict.fromkeys([*self.sources, *(route.target for route in self.routes)]))
@@ -89,16 +82,6 @@ class Models:
             f"{language_name(target)} ({target}) is not available as a target language from {language_name(source)} "
             f"({source}): {model or 'this server'} has {known}."
         )
-
-
-def samples(path: Path, translator: Translator) -> dict[str, list[str]]:
-    """Return sentences of a model's languages from the validation sets, if ``path`` is a run."""
-    found: dict[str, list[str]] = {}
-    for direction, files in validation_files(path, translator.directions).items():
-        directed = translator.in_direction(direction)
-        for language, file in zip((directed.src_lang, directed.tgt_lang), files, strict=True):
-            found.setdefault(language, []).extend(file.read_text(encoding="utf-8", errors="replace").split("\n"))
-    return found
 
 
 def default_names(paths: Sequence[Path]) -> list[str]:

@@ -1,6 +1,5 @@
 """Run the application until a signal stops it."""
 
-import asyncio
 import logging
 import signal
 import socket
@@ -13,9 +12,6 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from heed.errors import HeedError
-
-HEAD_SECONDS = 10.0
-"""Time limit for the head of a request, in seconds. `heed.serve.requests.respond` limits the rest."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -62,20 +58,7 @@ def run(
 
 
 class _Connection(H11Protocol):
-    """A connection that closes if no request head arrives in time, so that slow clients cannot exhaust connections."""
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._wait_for_head()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.cycle is None or self.cycle.response_complete:
-            self._wait_for_head()
-        else:
-            self._stop_waiting()
+    """A connection that ends a request whose body is not HTTP without an error in the log."""
 
     def send_400_response(self, msg: str) -> None:
         """Respond to invalid HTTP. If it is the body of a request, end this request too."""
@@ -86,16 +69,3 @@ class _Connection(H11Protocol):
             super().send_400_response(msg)
         else:
             self.transport.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _wait_for_head(self) -> None:
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.close)
-
-    def _stop_waiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None

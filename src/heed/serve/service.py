@@ -4,17 +4,19 @@ import asyncio
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from http import HTTPStatus
 from itertools import islice
 from operator import itemgetter
+from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
 
 from heed.decoding import BeamSearch
+from heed.errors import require
 from heed.inference.outputs import Translation
 from heed.inference.segmentation import SentenceSplitter, sentence_rules
-from heed.serve.detection import Detector
+from heed.languages import base_language
 from heed.serve.documents import Document, html_document, text_document
 from heed.serve.errors import ApiError
 from heed.serve.html import text_of
@@ -47,7 +49,6 @@ class Service:
         self.models = models
         self.settings = settings
         self.metrics = Metrics()
-        self.detector = Detector(models.samples)
         self._workers: dict[str, Worker] = {}
 
     def start(self) -> None:
@@ -86,8 +87,8 @@ class Service:
 
     def check_size(self, *texts: str) -> None:
         """Raise an ApiError if the number of texts or of their characters exceeds the limit."""
-        if len(texts) > self.settings.max_texts:
-            raise ApiError(f"{len(texts):,} texts exceed the limit of {self.settings.max_texts:,}.")
+        if len(texts) > self.settings.max_sentences:
+            raise ApiError(f"{len(texts):,} texts exceed the limit of {self.settings.max_sentences:,}.")
         if (chars := sum(map(len, texts))) > self.settings.max_chars:
             raise ApiError(f"{chars:,} characters exceed the limit of {self.settings.max_chars:,}.")
 
@@ -107,8 +108,8 @@ class Service:
         asked, limits = max(0, body.alternatives or 0), self.settings
         alternatives = 0 if body.format == "html" else asked
         self.check_size(*given)
-        if asked > limits.max_alternatives:
-            raise ApiError(f"alternatives must be at most {limits.max_alternatives}.")
+        if asked >= limits.max_beam:
+            raise ApiError(f"alternatives must be at most {limits.max_beam - 1}.")
         if body.beam is not None and not alternatives < body.beam <= limits.max_beam:
             raise ApiError(f"beam must be from {alternatives + 1} (alternatives + 1) to {limits.max_beam}.")
         texts = await run_in_threadpool(lambda: [self._text(content, body) for content in given])
@@ -137,14 +138,23 @@ class Service:
         return _Text(detection, route, divide(content, splitter))
 
     def _detect(self, text: str) -> list[Detection]:
-        sources = self.models.sources
+        """Return the source languages of the models by their probability, if the text is in one of them."""
+        sources = {base_language(code): code for code in reversed(self.models.sources)}
         if len(sources) == 1:
-            return [Detection(language=sources[0], confidence=100)]
-        if missing := [language for language in sources if language not in self.detector.counts]:
-            has = f"it has no sentences of {', '.join(missing)}"
-            raise ApiError(f"This server cannot detect languages, because {has}: give source.")
-        found = self.detector.detect(text, sources)
-        return [Detection(language=language, confidence=round(100 * share, 1)) for language, share in found]
+            return [Detection(language=self.models.sources[0], confidence=100)]
+        found = self._identifier.rank(text)
+        return [Detection(language=sources[code], confidence=round(100 * share, 1)) for code, share in found]
+
+    @cached_property
+    def _identifier(self) -> Any:
+        """py3langid, limited to the source languages of the models."""
+        langid = require("py3langid.langid", "Language detection", "serve")
+        identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+        languages = [*map(base_language, self.models.sources)]
+        if unknown := [language for language in languages if language not in identifier.labels]:
+            raise ApiError(f"This server cannot detect languages, because py3langid lacks {unknown[0]}: give source.")
+        identifier.set_languages(languages)
+        return identifier
 
     async def _versions(self, texts: list[_Text], beam: int | None, n_best: int) -> list[dict[str, list[str]]]:
         """Return the translations of each text, best first, and their symptoms (see `Document.versions`)."""

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from typing_extensions import Doc
 
 from heed.errors import HeedError, argument
-from heed.options import AtLeast0, AtLeast1, Positive, validated
+from heed.options import AtLeast1, Positive, validated
 
 
 @validated("")
@@ -18,10 +18,8 @@ class ServeSettings:
     """Limits and options of the server."""
 
     max_chars: Annotated[AtLeast1, Doc("characters per request")] = 10_000
-    max_texts: Annotated[AtLeast1, Doc("texts per request")] = 100
-    max_sentences: Annotated[AtLeast1, Doc("sentences per request")] = 500
-    max_alternatives: Annotated[AtLeast0, Doc("alternative translations that a client may request")] = 10
-    max_beam: Annotated[AtLeast1, Doc("beam size that a client may request")] = 12
+    max_sentences: Annotated[AtLeast1, Doc("texts and sentences per request")] = 500
+    max_beam: Annotated[AtLeast1, Doc("beam size that a client may request, and translations of a sentence")] = 12
     max_body: Annotated[AtLeast1, Doc("bytes per request")] = 1_000_000
     max_waiting: Annotated[AtLeast1, Doc("sentences that may wait for a model; then status 429")] = 2_000
     batch_sentences: Annotated[AtLeast1, Doc("sentences of all requests that a model translates together")] = 64
@@ -41,11 +39,6 @@ class ServeSettings:
             raise HeedError(
                 f"{argument('max_sentences', self.max_sentences)} must be at most "
                 f"{argument('max_waiting', self.max_waiting)}: a larger request could never be accepted."
-            )
-        if self.max_alternatives >= self.max_beam:
-            raise HeedError(
-                f"{argument('max_alternatives', self.max_alternatives)} must be below "
-                f"{argument('max_beam', self.max_beam)}: the beam holds the best translation, too."
             )
 
 

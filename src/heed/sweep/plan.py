@@ -39,7 +39,6 @@ class SweepSettings:
     space: Mapping[str, Any] | None
     sampler: Mapping[str, Any]
     pruner: Mapping[str, Any] | None
-    storage: str | None
     workers: AtLeast1
     confirm: str | None
     heartbeat: AtLeast1
@@ -81,8 +80,8 @@ class Plan:
         """Parse the ``arguments`` of `search`; raise a HeedError if an option or the space is wrong."""
         if (launcher := config.hydra.runtime.choices.get("hydra/launcher", "basic")) != "basic":
             raise HeedError(
-                f"hydra/launcher={launcher} is for grids: a search runs its trials itself. For SLURM, start the same "
-                "command in each job of an array (sbatch --array)."
+                f"hydra/launcher={launcher} is for grids: a search runs its trials itself. Give it several "
+                "devices in one job, with sweep.workers=N."
             )
         self.config, self._config_loader = config, config_loader
         options: Any = OmegaConf.to_container(config.sweep, resolve=True)

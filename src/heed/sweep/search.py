@@ -1,9 +1,14 @@
-"""Search hyperparameters: ``heed train -m sweep=…``."""
+"""Search hyperparameters: ``heed train -m sweep=…``, by one or several workers."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from hydra.core.plugins import Plugins
@@ -12,28 +17,26 @@ from hydra.types import HydraContext
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
-from heed.compat import hydra_job_error, optuna_heartbeats
+from heed.compat import WINDOWS, hydra_job_error, optuna_heartbeats, usable_cores
 from heed.errors import HeedError, failure_reason
+from heed.launch import HEED_TRAIN
 from heed.launch.compose import quote
 from heed.launch.processes import detect_launch
 from heed.progress import print_line
-from heed.report.sweep import PAGE, TrialSummary, best_first
-from heed.report.sweep_page import write_page
-from heed.report.sweep_text import format_objective, study_lines
+from heed.report.sweep import PAGE, TrialSummary, best_first, format_objective, study_lines, write_page
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.claim import is_locked
 from heed.runs.results import RESULTS, objective_values, read_results
 from heed.sweep.plan import Plan
 from heed.sweep.space import draw
-from heed.sweep.study import SharedStudy, lock, open_storage, quiet
-from heed.sweep.summary import read_study
+from heed.sweep.study import SharedStudy, lock, open_storage, quiet, read_study
 from heed.sweep.verdict import write_verdict
-from heed.sweep.workers import run_workers
 from heed.training.callbacks.stopping import Report
 
 MAX_FAILURES = 5
 """A worker stops after this many failed trials in a row, because their values are probably not the cause."""
 POLL_SECONDS = 5.0  # between two checks for trials of other workers
+WATCH_SECONDS = 2.0  # between two checks of the processes of workers
 TOP = 10  # trials that are printed at the end
 
 Train = Callable[..., None]
@@ -67,10 +70,10 @@ class StudyWorker:
     """A worker of a study: it claims trials and trains their runs. The first to finish writes the verdict."""
 
     def __init__(self, plan: Plan, hydra_context: HydraContext, train: Train) -> None:
-        """Create or join the study; raise a HeedError if its options differ or the storage cannot be reached."""
+        """Create or join the study; raise a HeedError if its options differ."""
         self.plan, self.settings, self.hydra_context, self.train = plan, plan.settings, hydra_context, train
         plan.folder.mkdir(parents=True, exist_ok=True)
-        self.storage = open_storage(plan.folder, self.settings.storage, heartbeat=self.settings.heartbeat)
+        self.storage = open_storage(plan.folder, heartbeat=self.settings.heartbeat)
         self.study = SharedStudy.join(
             self.storage, plan.name, plan.attributes, directions=self.settings.directions, pruner=plan.pruner
         )
@@ -162,9 +165,7 @@ class StudyWorker:
         if latest_checkpoint(self.plan.folder / folder) is not None:
             overrides.append("resume=true")
         launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=self.hydra_context,
-            task_function=partial(self.train, report=report),
-            config=self.plan.config,
+            hydra_context=self.hydra_context, task_function=partial(self.train, report=report), config=self.plan.config
         )
         (job,) = launcher.launch([overrides], initial_job_idx=number)
         if job.status == JobStatus.FAILED:
@@ -200,8 +201,79 @@ class StudyWorker:
         with lock(folder):
             if candidates:  # none if the user wants no confirmation
                 write_verdict(self.plan, self.study, candidates, self.score_tests)
-            summary = read_study(folder, storage=self.settings.storage)
+            summary = read_study(folder)
             if not summary.best_trials():
                 raise HeedError(f"No trial of the study {folder} is complete: all were pruned or failed.")
             write_page(summary, folder / PAGE)
         print_line("\n".join(["", *study_lines(summary, top=TOP), f"Page: {folder / PAGE}"]))
+
+
+# ---- several workers
+
+
+def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
+    """Start this process's command ``count`` times with one worker each, and wait for the workers.
+
+    They print to ``worker-N.log`` in the study's folder. If a worker is killed, another one takes over its trial.
+    ``watch`` is called every few seconds to print the trials that have ended.
+
+    Raises:
+        HeedError: if every worker failed, with the last line of one log.
+    """
+    logs = [folder / f"worker-{number}.log" for number in range(count)]
+    print_line(f"{count} workers print to {logs[0]} and so on. This terminal shows the results of trials.")
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+    workers = [_start(number, count, log) for number, log in enumerate(logs)]
+    try:
+        while any(worker.poll() is None for worker in workers):
+            time.sleep(WATCH_SECONDS)
+            watch()
+    except BaseException as error:
+        # On Windows, Ctrl-C has reached the workers, and terminate() would kill them before they save a checkpoint.
+        _stop(workers, is_told=WINDOWS and isinstance(error, KeyboardInterrupt))
+        raise
+    watch()
+    if all(worker.returncode for worker in workers):
+        last = logs[0].read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        raise HeedError(f"All workers failed, see {logs[0]}: {' '.join(last)}")
+
+
+def _stop(workers: Sequence["subprocess.Popen[bytes]"], *, is_told: bool) -> None:
+    """Stop the workers, which save a checkpoint and queue their trials; another Ctrl-C ends them immediately."""
+    try:
+        for worker in workers if not is_told else []:
+            worker.terminate()
+        for worker in workers:
+            worker.wait()
+    except KeyboardInterrupt:
+        _stop(workers, is_told=is_told)
+
+
+def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":
+    program_words = ["-m", "heed.launch"] if sys.argv[0] == HEED_TRAIN else [sys.argv[0]]
+    words = [word for word in sys.argv[1:] if not word.startswith("sweep.workers=")]
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [sys.executable, *program_words, *words, "sweep.workers=1"],
+            env={**os.environ, **worker_devices(number, count)},
+            start_new_session=True,  # Ctrl-C in a terminal reaches only this process, which stops them
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def worker_devices(number: int, count: int) -> dict[str, str]:
+    """Return the environment that gives one of ``count`` workers its part of the GPUs, or of the CPU cores.
+
+    With more workers than GPUs, several workers share one.
+    """
+    import torch
+
+    gpus = torch.cuda.device_count()
+    if gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus)))).split(",")
+        return {"CUDA_VISIBLE_DEVICES": ",".join(visible[number::count] or [visible[number % gpus]])}
+    cores = usable_cores()
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores // count)))}

@@ -1,4 +1,4 @@
-"""A study that several workers share: its storage, its budget, and trials whose worker died."""
+"""A study that several workers share: its storage, its budget, trials whose worker died, and its summary."""
 
 import math
 import time
@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import optuna
+import yaml
 from filelock import FileLock
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.samplers import BaseSampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from heed.errors import HeedError, first_line
 from heed.options import format_value
-from heed.report.sweep import TrialSummary, Verdict
+from heed.report.sweep import StudySummary, TrialSummary, Verdict
 
 StudyDirection = Literal["maximize", "minimize"]
 
@@ -44,34 +44,25 @@ def quiet() -> AbstractContextManager[None]:
 # ---- the storage
 
 
-def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None) -> RDBStorage:
-    """Open the Optuna storage of a study: the database ``url`` or, without one, ``study.db`` in its folder.
+def open_storage(folder: Path, *, heartbeat: int | None = None) -> RDBStorage:
+    """Open the Optuna storage in the folder of a study.
 
     Args:
         heartbeat: seconds between two heartbeats of a trial. Missing tables are created. None: open an existing storage
             for reading.
 
     Raises:
-        HeedError: if the storage cannot be reached, its driver is missing, or there is nothing to read.
+        HeedError: if there is nothing to read, or the file is not an Optuna storage.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        address = make_url(url or f"sqlite:///{folder.resolve() / STUDY_FILE}")
-    except ArgumentError as error:
-        raise HeedError(
-            f"{url} is not the URL of a database: write, for example, postgresql+psycopg://USER@HOST/NAME."
-        ) from error
-    file = Path(address.database or "") if address.get_backend_name() == "sqlite" else None
-    if file and heartbeat is None and not file.is_file():
-        raise HeedError(
-            f"There is no study {file}: give its folder, such as runs/NAME, or with --storage the URL of its database."
-        )
+    file = folder.resolve() / STUDY_FILE
+    if heartbeat is None and not file.is_file():
+        raise HeedError(f"There is no study {file}: give its folder, such as runs/NAME.")
 
     def connect() -> RDBStorage:
         return RDBStorage(
-            address.render_as_string(hide_password=False),
-            # Retry a busy SQLite file for a minute.
-            engine_kwargs={"connect_args": {"timeout": 60}} if file else {"pool_pre_ping": True},
+            f"sqlite:///{file}",
+            engine_kwargs={"connect_args": {"timeout": 60}},  # retry a busy file for a minute
             heartbeat_interval=heartbeat,
             grace_period=heartbeat and MISSED_HEARTBEATS * heartbeat,
             heartbeat_stale_trial_callback=_retry(MAX_DEATHS),
@@ -86,18 +77,11 @@ def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None)
                 time.sleep(1)
                 return connect()
     # RuntimeError: another version of Optuna wrote the tables.
-    except (ImportError, SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
-        database = address.render_as_string(hide_password=True) if url else str(file)
+    except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        reason = first_line(cause)
-        if "version_info" in reason:  # the table that Optuna reads first
-            raise HeedError(f"{database} is not an Optuna storage: it has no table version_info.") from error
-        raise HeedError(
-            f"{database} cannot be used ({reason}): check the URL, that the database is running, and that its driver "
-            "is installed (PostgreSQL's is in the extra postgresql)."
-        ) from error
+        raise HeedError(f"{file} cannot be used as an Optuna study: {first_line(cause)}.") from error
 
 
 # ---- the study
@@ -244,3 +228,49 @@ def _summarize(attempts: Sequence[FrozenTrial]) -> TrialSummary:
         confirms=tuple(attributes["confirms"]) if "confirms" in attributes else None,
         reason=attributes.get("reason", "") if is_failed else "",
     )
+
+
+# ---- the summary
+
+
+def read_study(folder: Path) -> StudySummary:
+    """Return the study in a folder.
+
+    Raises:
+        HeedError: if there is no study, or its storage cannot be read.
+    """
+    opened = open_storage(folder)
+    try:
+        name, attributes = _find_study(opened, folder)
+        shared = SharedStudy(optuna.load_study(study_name=name, storage=opened), attributes)
+        study, trials = shared.study, shared.trials()
+        searched = dict.fromkeys(key.partition(" if ")[0] for key in attributes["space"])
+        drawn = [trial.params for trial in trials if trial.params]
+        return StudySummary(
+            name=name,
+            objectives=attributes["objectives"],
+            maximize=[direction.name == "MAXIMIZE" for direction in study.directions],
+            n_trials=shared.budget,
+            trials=trials,
+            parameters=[one for one in searched if len({str(params.get(one)) for params in drawn}) > 1],
+            front=[original_number(trial) for trial in study.best_trials] if len(study.directions) > 1 else [],
+            is_searching=bool(shared.left()) or any(trial.state in ("running", "waiting") for trial in trials),
+            confirmations=[trial for trial in shared.all_trials() if trial.confirms],
+            verdict=shared.verdict(),
+            space=yaml.safe_dump(attributes["space"], sort_keys=False),
+            pruner=attributes["pruner"] or "none",
+        )
+    finally:
+        opened.remove_session()
+        opened.engine.dispose()
+
+
+def _find_study(storage: RDBStorage, folder: Path) -> tuple[str, dict[str, Any]]:
+    """Return the name and the attributes of a study; raise a HeedError if this version of heed did not make it."""
+    made = {study.study_name: study.user_attrs.get(ATTRIBUTES) for study in storage.get_all_studies()}
+    for name, attributes in made.items():
+        if isinstance(attributes, dict):
+            if attributes.get("format") != STUDY_FORMAT:
+                raise HeedError(f"The study {name} was made by another version of heed: read it with that version.")
+            return name, attributes
+    raise HeedError(f"heed made no study in {folder / STUDY_FILE}: give the folder of a study, runs/NAME.")

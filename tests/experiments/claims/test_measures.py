@@ -1,4 +1,4 @@
-"""The measures of the claims, against known answers."""
+"""The measures of the claims, and of attention from pronouns and ambiguous nouns, against known answers."""
 
 import math
 from dataclasses import replace
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import RNN
+from experiments.antecedent_attention import attention_difference, best_head, distribution, german_pronoun, report
 from experiments.claims import CLAIMS, forcing, order
 from experiments.claims.alignment import diagonal
 from experiments.claims.heads import divergence
@@ -15,8 +16,12 @@ from experiments.claims.pruning import removable
 from experiments.claims.scaling import jacobian_norm, softmax_of_scores
 from experiments.claims.vanishing_gradients import factor, gradients
 from experiments.runner import TrainedModel
+from experiments.sense_attention import deciding_words
+from experiments.timing import saved_bytes
+from torch import Tensor, nn
 
 from heed.comparison.challenge import ContrastivePair
+from heed.evaluation.words import split_punctuation
 from heed.models import build_model
 from tests.finished import FinishedRun
 
@@ -110,3 +115,62 @@ def test_forced_attention_is_on_the_antecedent(finished: FinishedRun) -> None:
     assert "".join(pieces[i] for i in edits[forcing.ENCODER].positions or ()) == "▁it"
     assert edits[forcing.WRONG].positions == [3]
     assert good != bad
+
+
+ANTECEDENT = {"right": 0, "wrong": 2}
+
+
+def test_attention_difference_is_right_minus_wrong() -> None:
+    maps = np.zeros((2, 3, 5, 5))
+    maps[1, 2, 3] = [0.5, 0.1, 0.2, 0.1, 0.0]
+    maps[0, 0, 3] = [0.0, 0.0, 1.0, 0.0, 0.0]
+    maps[0, 1, 0] = [1.0, 0.0, 0.0, 0.0, 0.0]  # attention of another word
+    assert attention_difference(maps, 3, ANTECEDENT).tolist() == [[-1, 0, 0], [0, 0, pytest.approx(0.3)]]
+
+
+def test_head_is_chosen_on_validation_sentences_only() -> None:
+    rng = np.random.default_rng(0)
+    valid, challenge = rng.normal(0, 0.1, (80, 2, 3)), rng.normal(0, 0.1, (200, 2, 3))
+    valid[:, 1, 0] += 0.3
+    challenge[:, 1, 0] += 0.2
+    challenge[:, 0, 2] += 0.9
+    assert best_head(valid) == (1, 0)
+    found = report(valid, challenge)
+    assert (found.layer, found.head) == (2, 1)
+    assert found.challenge == distribution(challenge[:, 1, 0])
+    np.testing.assert_allclose(found.by_head, challenge.mean(0))
+
+
+def test_distribution_of_known_numbers() -> None:
+    found = distribution([-0.5, 0.0, 0.25, 0.5, 1.0])
+    assert (found.number, found.mean, found.positive) == (5, pytest.approx(0.25), pytest.approx(0.6))
+    assert found.quantiles == (-0.5, 0.0, 0.25, 0.5, 1.0)
+
+    values = np.random.default_rng(1).normal(0.1, 0.5, 400)
+    low, high = distribution(values, resamples=4000).interval
+    half = 1.96 * values.std() / 20
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.01)
+
+
+def test_german_pronoun_is_the_last() -> None:
+    tokens = split_punctuation("Es stimmt, dass die Kuh müde war, weil sie zu faul war.")
+    assert tokens[german_pronoun(tokens)] == "sie"
+
+
+def test_deciding_words_are_those_in_which_twins_differ() -> None:
+    one, twin = (
+        ContrastivePair(src=src, good="", bad="", tag="sense")
+        for src in ("He saw a bank in the old town.", "He saw a bank beside the river.")
+    )
+    assert [split_punctuation(one.src)[position] for position in deciding_words(one, twin)] == ["in", "old", "town"]
+    assert [split_punctuation(twin.src)[position] for position in deciding_words(twin, one)] == ["beside", "river"]
+
+
+def test_saved_bytes_are_those_a_linear_layer_needs() -> None:
+    layer, x = nn.Linear(30, 40, bias=False), torch.randn(50, 30, requires_grad=True)
+
+    def forward() -> Tensor:
+        out: Tensor = layer(x)
+        return out
+
+    assert saved_bytes(forward) == 4 * (50 * 30 + 30 * 40)

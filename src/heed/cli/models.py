@@ -1,4 +1,4 @@
-"""``heed export``: write a trained model for another engine, or as a page."""
+"""``heed average`` and ``heed export``: one model from several, and a model for another engine or as a page."""
 
 import argparse
 from collections.abc import Iterable
@@ -6,18 +6,64 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.lines import read_file, write_lines
-from heed.errors import HeedError
+from heed.cli.lines import path_text, read_file, write_lines
+from heed.errors import HeedError, argument
 from heed.export import TARGETS
 from heed.files import replacing
 
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
+    from heed.runs.averaging import WeightSource
 
 UNCHECKED = "The page has no examples, and its weights are not checked: the run has no validation set (see --check)."
 
 
-def run(args: argparse.Namespace) -> None:
+def average(args: argparse.Namespace) -> None:
+    from heed.inference import model_folder
+    from heed.runs import averaging
+
+    for name in ("last", "best"):
+        if (count := getattr(args, name)) is not None and count < 1:
+            raise HeedError(f"{argument(name, count)} must be at least 1.")
+    sources = [source for path in args.sources for source in _weight_sources(path, args)]
+    if len(sources) == 1 and not args.ema:
+        raise HeedError(
+            f"{sources[0].path} is a single model: name several, or a run with --last K, --best K or --ema."
+        )
+    if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
+        raise HeedError(f"--out {args.out} already exists: name a new folder.")
+    averaged = averaging.average(sources)
+    extra = {key: value for key, value in averaged.config.items() if key not in ("family", "model")}
+    extra["average_of"] = [path_text(source.path) for source in sources]
+    with replacing(args.out.absolute(), durable=True) as folder:
+        model_folder.save(folder, averaged.model, averaged.tokenizer, extra=extra)
+    write_lines([f"{args.out}: the mean of", *(f"  {source.path}" for source in sources)])
+
+
+def _weight_sources(path: Path, args: argparse.Namespace) -> "list[WeightSource]":
+    """Resolve one argument to the weights it names."""
+    from heed.inference import model_folder
+    from heed.runs.averaging import WeightSource
+    from heed.runs.checkpoints import kept_checkpoints
+
+    run, chooses = path, args.last is not None or args.best is not None
+    if not path.exists():
+        raise HeedError(f"{path} does not exist: name finished runs, their checkpoints, or model folders.")
+    if not path.is_dir():
+        if chooses:
+            raise HeedError(f"--last and --best choose among the checkpoints of a run, and {path} is not a run.")
+        run, checkpoints = path.absolute().parent.parent, [path]  # RUN/checkpoints/….ckpt
+    elif args.last is not None:
+        checkpoints = kept_checkpoints(run, "last", args.last)
+    elif chooses or args.ema:
+        checkpoints = kept_checkpoints(run, "best", 1 if args.ema else args.best)
+    else:
+        return [WeightSource(run, model_folder.find(run))]
+    folder = model_folder.find(run)
+    return [WeightSource(checkpoint, folder, ema=args.ema) for checkpoint in checkpoints]
+
+
+def export(args: argparse.Namespace) -> None:
     from heed.export.parity import check_set, validation_set
     from heed.inference import loading, model_folder
     from heed.runs.folder import validation_files
