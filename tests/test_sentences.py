@@ -14,7 +14,7 @@ NO_SENTENCES = {
     "src/heed/errors.py": 1,  # a message
     "src/heed/exercises/exercise.py": 1,  # source code
     "src/heed/options.py": 1,  # messages
-    "src/heed/report/sweep_text.py": 1,  # a table
+    "src/heed/report/sweep.py": 1,  # a table
     "src/heed/sweep/workers.py": 1,  # a log
     "scripts/benchmark/preparing.py": 1,  # a report
     "scripts/docs/drawings.py": 1,  # a style sheet

@@ -20,9 +20,10 @@ OUTPUT = SystemOutput(hypotheses=HYPOTHESES, references=REFERENCES, sources=SOUR
 
 def test_the_score_is_the_mean_over_sentences_and_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_comet(tmp_path, monkeypatch)
-    lines = [" ".join(line.splitlines()) for line in HYPOTHESES]
     rows = [
-        row for refs in REFERENCES for row in zip(SOURCES, lines, [ref.replace("\r", " ") for ref in refs], strict=True)
+        row
+        for refs in REFERENCES
+        for row in zip(SOURCES, HYPOTHESES, [ref.replace("\r", " ") for ref in refs], strict=True)
     ]
     expected = np.mean([expected_score(*row) for row in rows])
     folder = save_comet(tmp_path / "comet")

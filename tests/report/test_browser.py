@@ -13,9 +13,8 @@ from experiments.measures import Values
 from experiments.plots import caption, line_plot, number_table
 
 from heed.comparison import runs
-from heed.comparison.challenge import Accuracy, ContrastivePair
+from heed.comparison.challenge import Accuracy, ContrastivePair, Evidence, WordMap
 from heed.comparison.comparison import compare
-from heed.comparison.models import Evidence, WordMap
 from heed.evaluation.words import split_words
 from heed.inference.outputs import Attended
 from heed.interventions import HeadImportance, PatchedHead, Patching

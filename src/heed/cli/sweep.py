@@ -5,7 +5,6 @@ import time
 
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError, missing_package
-from heed.report.sweep import PAGE
 
 WATCH_INTERVAL = 5.0
 """Seconds between two looks at a study."""
@@ -15,8 +14,7 @@ def run(args: argparse.Namespace) -> None:
     if args.top < 1:
         raise HeedError(f"--top {args.top} must be at least 1.")
     try:
-        from heed.report.sweep_page import write_page
-        from heed.report.sweep_text import study_lines
+        from heed.report.sweep import PAGE, study_lines, write_page
         from heed.sweep.summary import read_study
     except ModuleNotFoundError as error:
         raise missing_package("heed sweep", error.name or "optuna", "sweep") from error

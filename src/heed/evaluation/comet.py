@@ -5,6 +5,7 @@ The program is installed in an environment of its own, because it needs other ve
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from importlib.metadata import distributions
@@ -50,7 +51,7 @@ def comet(output: SystemOutput, *, name: str = DEFAULT_MODEL) -> MetricScore:
         command += ["--gpus", str(int(is_available())), "--num_workers", "0"]
         for kind, lines in texts.items():
             file = Path(folder, kind)
-            file.write_text("".join(f"{' '.join(line.splitlines())}\n" for line in lines), encoding="utf-8")
+            file.write_text("".join(re.sub(r"[\r\n]", " ", line) + "\n" for line in lines), encoding="utf-8")
             command += [f"--{kind}", str(file)]
         offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=offline)

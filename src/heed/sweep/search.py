@@ -17,9 +17,7 @@ from heed.errors import HeedError, failure_reason
 from heed.launch.compose import quote
 from heed.launch.processes import detect_launch
 from heed.progress import print_line
-from heed.report.sweep import PAGE, TrialSummary, best_first
-from heed.report.sweep_page import write_page
-from heed.report.sweep_text import format_objective, study_lines
+from heed.report.sweep import PAGE, TrialSummary, best_first, format_objective, study_lines, write_page
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.claim import is_locked
 from heed.runs.results import RESULTS, objective_values, read_results

@@ -15,8 +15,7 @@ from heed.launch import program
 from heed.launch.compose import Command
 from heed.options import get_option, with_options
 from heed.report.comparison import compare_runs
-from heed.report.sweep import TrialSummary, Verdict
-from heed.report.sweep_text import format_objective, mean_and_sd
+from heed.report.sweep import TrialSummary, Verdict, format_objective, mean_and_sd
 from heed.runs.results import RESULTS, read_results
 from heed.sweep.plan import Plan
 from heed.sweep.study import SharedStudy
