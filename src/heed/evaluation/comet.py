@@ -56,7 +56,7 @@ def comet(output: SystemOutput, *, name: str = DEFAULT_MODEL) -> MetricScore:
         offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=offline)
         if done.returncode or not scores.exists():
-            reason = (done.stderr.strip() or "no message").splitlines()[-1]
+            reason = done.stderr.strip().rpartition("\n")[2] or "no message"
             raise HeedError(
                 f"{PROGRAM} cannot score with COMET {name} ({reason}): if the model or its encoder is not on this "
                 f"machine, fetch it with `hf download {name}`."

@@ -20,7 +20,7 @@ from heed.run_format import RunFormatError
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.claim import create, locked, remove_empty, remove_if_empty
 from heed.runs.config import HYDRA_FOLDER
-from heed.runs.resume import check_available, newest_unfinished
+from heed.runs.folder import check_available, newest_unfinished
 from heed.training.callbacks.signals import end_other_processes
 from heed.training.nonfinite import DivergedError
 
