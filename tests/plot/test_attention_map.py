@@ -89,7 +89,7 @@ def cells(figure: Figure, number: int = 0) -> np.ndarray:
 
 
 def texts(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.axes[0].texts]
+    return [str(patch.get_label()) for patch in figure.axes[0].patches]
 
 
 def test_larger_weights_are_darker_cells_between_white_lines() -> None:
@@ -123,7 +123,9 @@ def test_no_label_overlaps_another_or_leaves_the_picture(
     """Compare the bounding box of every text, with all others and with the maps."""
     sets = [random_map_set(rows, columns, layers=layers, heads=heads), random_map_set(columns, columns)]
     figure = draw_overview(sets, heading=["A sentence that is rather long. " * 9, "x" * 300])
-    boxes = [text.get_window_extent().extents for text in figure.axes[0].texts]
+    outlines = [np.asarray(patch.get_path().vertices) for patch in figure.axes[0].patches]
+    pixels = [figure.axes[0].transData.transform(each) for each in outlines if len(each)]
+    boxes = [np.array([*each.min(0), *each.max(0)]) for each in pixels]
     for image in figure.axes[0].images:
         x0, y0, x1, y1 = image.get_window_extent().extents
         used = np.flatnonzero(~np.isnan(image.get_array()).all(1))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from heed.plot.fonts import choose_fonts, text_width, wrap
+from heed.plot.fonts import text_path, text_width, wrap
 from heed.symbols import WORD_START
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: i
     bottom = MARGIN
     for number, text in enumerate(heading):
         for line in wrap(text, 14, width - 2 * MARGIN):
-            _write(axes, MARGIN, bottom + 8, line, size=14, color=SOFT_INK if number else INK)
+            _write(axes, MARGIN, bottom + 8, line, 14, SOFT_INK if number else INK)
             bottom += 20
     for grid in grids:
         bottom = _add_grid(axes, grid, left, bottom, cell, size)
@@ -195,8 +195,8 @@ def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: i
 def _add_grid(axes: "Axes", grid: _Grid, left: int, top: int, cell: int, size: int) -> int:
     """Draw a grid below ``top``, and return its bottom."""
     maps, (height, width) = grid.maps, (len(grid.maps.rows), len(grid.maps.columns))
-    _write(axes, left, top + 26, grid.title, size=15, weight="bold")
-    _write(axes, left, top + 45, TITLES[maps.kind][1], size=NOTE, color=SOFT_INK)
+    _write(axes, left, top + 26, grid.title, 15, bold=True)
+    _write(axes, left, top + 45, TITLES[maps.kind][1], NOTE, SOFT_INK)
     labels_height = 8 + math.ceil(max(text_width(piece_label(piece), size) for piece in maps.columns))
     top += 74 + labels_height
     down, across = height + math.ceil(20 / cell), _panel_pitch(grid, cell)  # cells from panel to panel
@@ -210,12 +210,12 @@ def _add_grid(axes: "Axes", grid: _Grid, left: int, top: int, cell: int, size: i
             place = np.s_[down * row :, across * column :]
             cells[place][:height, :width] = weights
             outlined[place][:height, :width] = False if maps.gold is None else maps.gold
-            _write(axes, x, y - 8 - (0 if row else labels_height), title, size=NOTE, color=SOFT_INK)
+            _write(axes, x, y - 8 - (0 if row else labels_height), title, NOTE, SOFT_INK)
             # Only the top row of panels has column labels.
             for number, piece in enumerate(() if row else maps.columns):
-                _write(axes, x + cell * (number + 0.5), y - 4, piece_label(piece), size=size, rotation=90)
+                _write(axes, x + cell * (number + 0.5), y - 4, piece_label(piece), size, vertical=True)
         for number, piece in enumerate(maps.rows):
-            _write(axes, left - 6, y + cell * (number + 0.5), piece_label(piece), size=size, ha="right")
+            _write(axes, left - 6, y + cell * (number + 0.5), piece_label(piece), size, shift=1)
     right, bottom = left + cell * shape[1], top + cell * shape[0]
     add_weights(axes, cells, extent=(left, right, bottom, top), aspect="auto")
     axes.vlines(np.arange(left, right + 1, cell), top, bottom, colors="white", linewidth=1)
@@ -229,24 +229,34 @@ def _add_legend(axes: "Axes", left: int, top: int, *, outlines: bool) -> int:
     length = 200
     extent = (left, left + length, top + 36, top + 26)
     add_weights(axes, np.linspace(0, 1, length)[None] ** 2, extent=extent, aspect="auto")
-    _write(axes, left + length + 12, top + 31, "attention weight", size=NOTE, color=SOFT_INK)
+    _write(axes, left + length + 12, top + 31, "attention weight", NOTE, SOFT_INK)
     for tick in TICKS:
         x = left + length * math.sqrt(tick)
-        _write(axes, x, top + 46, f"{tick:g}", size=NOTE, color=SOFT_INK, ha="center")
+        _write(axes, x, top + 46, f"{tick:g}", NOTE, SOFT_INK, shift=0.5)
     top += 52 + MARGIN
     if outlines:
         add_outlines(axes, (left, top), SMALLEST_CELL, line=2)
-        _write(axes, left + SMALLEST_CELL + 8, top + 6, GOLD, size=NOTE, color=SOFT_INK)
+        _write(axes, left + SMALLEST_CELL + 8, top + 6, GOLD, NOTE, SOFT_INK)
         top += 12 + MARGIN
     return top
 
 
-def _write(axes: "Axes", x: float, y: float, text: str, *, size: int, color: str = INK, **options: Any) -> None:
-    """Write a line that begins at x and has lower-case letters around y, or the reverse if it is rotated."""
-    to_baseline = 0.36 * size
-    x, y = (x + to_baseline, y) if "rotation" in options else (x, y + to_baseline)
-    options |= {"va": "baseline", "rotation_mode": "anchor", "parse_math": False}
-    choose_fonts(axes.text(x, y, text, size=size, color=color, **options))
+def _write(
+    axes: "Axes", x: float, y: float, text: str, size: int, colour: str = INK, *,
+    shift: float = 0.0, vertical: bool = False, bold: bool = False,
+) -> None:  # fmt: skip
+    """Write a line of text, with the middle of its lower-case letters at y, or at x if it is read from bottom to top.
+
+    ``shift`` is the part of the text that is before the position (x, y).
+    """
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    path = text_path(text, size, bold=bold)
+    along, above = (np.asarray(path.vertices) - (shift * text_width(text, size), 0.36 * size)).T
+    places = (x - above, y - along) if vertical else (x + along, y - above)
+    outlines = Path(np.stack(places, axis=1), path.codes)
+    axes.add_artist(PathPatch(outlines, facecolor=colour, linewidth=0, zorder=3, label=text))
 
 
 def _panel_pitch(grid: _Grid, cell: int) -> int:

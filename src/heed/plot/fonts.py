@@ -12,11 +12,14 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from heed.progress import print_line
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure
+    from matplotlib.path import Path as MatplotlibPath
 
 DEFAULT = "DejaVu Sans"
 _reported: set[str] = set()
@@ -55,15 +58,26 @@ def fallback_families(text: str) -> Sequence[str]:
     return families
 
 
-@lru_cache(4096)
-def text_width(text: str, size: float) -> float:
-    """Return the width of a line of text, in points."""
+@lru_cache(4096)  # a piece is the label of several maps
+def text_path(text: str, size: float, *, bold: bool = False) -> "MatplotlibPath":
+    """Return the outlines of a line of text, in points to the right of and above the start of its baseline.
+
+    They are drawn ten times as fast as matplotlib's texts, of which a picture of all heads has hundreds.
+    """
     from matplotlib.font_manager import FontProperties
+    from matplotlib.path import Path
     from matplotlib.textpath import text_to_path
 
-    font = FontProperties(family=[DEFAULT, *fallback_families(text)], size=size)
+    families = [DEFAULT, *fallback_families(text)]
+    font = FontProperties(family=families, weight="bold" if bold else "normal")
     with _silent_about_glyphs():
-        return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0])
+        vertices, codes = text_to_path.get_text_path(font, text)
+    return Path(np.reshape(vertices, (-1, 2)) * size / text_to_path.FONT_SCALE, codes)
+
+
+def text_width(text: str, size: float) -> float:
+    """Return the width of a line of text, in points."""
+    return float(np.max(np.asarray(text_path(text, size).vertices), axis=0, initial=0)[0])
 
 
 def wrap(text: str, size: float, width: float) -> list[str]:
