@@ -36,7 +36,7 @@ from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.positions import SinusoidalPositions
 from heed.models.transformer import Transformer
 from heed.plot.attention_map import piece_label
-from heed.plot.canvas import save_figure
+from heed.plot.fonts import save_figure
 from heed.symbols import EOS, WORD_START
 
 TIRED = "The animal didn't cross the street because it was too tired."

@@ -154,8 +154,8 @@ def test_only_one_map_is_drawn_as_svg_and_pdf(folders: tuple[Path, Path], tmp_pa
         svg, pdf = (tmp_path / suffix / f"1.encoder_self.3.4.{suffix}" for suffix in ("svg", "pdf"))
         found.append((svg.read_text(encoding="utf-8"), pdf.read_bytes()))
     assert found[0] == found[1]
-    assert "<!-- Encoder self-attention -->" in found[0][0]  # text as shapes
-    assert found[0][0].count("<image") == 1  # the colour scale: the weights are shapes
+    assert "<text" not in found[0][0]  # text as shapes
+    assert found[0][0].count("<image") == 2  # the weights, a pixel for each, and the colour scale
     assert found[0][1].startswith(b"%PDF")
     assert [path.name for path in (tmp_path / "svg").iterdir()] == ["1.encoder_self.3.4.svg"]
 

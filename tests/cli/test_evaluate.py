@@ -20,7 +20,7 @@ from heed.inference.translator import Translator
 from tests import forkserver
 from tests.cli.models import LINES as SOURCES
 from tests.cli.models import SEARCH, Heed, TinyModel, save_model, write
-from tests.evaluation.comet_models import save_comet
+from tests.evaluation.comet_program import VERSION, install_comet, save_comet
 from tests.export.models import LINES, transformer, write_model
 
 HYPOTHESES = ["Ein Mann fährt Rad.", "", "Ein Hund schläft!", "Zwei kinder spielen mit einem Ball im park."]
@@ -175,16 +175,14 @@ def test_the_metric_that_the_search_maximized_is_marked(files: dict[str, Path], 
     assert out.splitlines()[4].startswith("Search: utility bleu, beam 1, length_penalty 0.6, ")
 
 
-def test_comet_of_a_folder(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    folder = save_comet(tmp_path / "comet", "unified_metric", input_segments=["mt", "src"])
+@pytest.mark.posix("the program of the tests is a script")
+def test_comet_of_a_folder(files: dict[str, Path], heed: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_comet(tmp_path, monkeypatch)
+    folder = save_comet(tmp_path / "comet")
     given = ("evaluate", "--hyp", files["hyp"], "--ref", files["ref"], "--comet", folder)
     status, out, err = heed(*given, "--src", files["src"])
     assert (status, err) == (0, "")
-    assert re.search(rf"COMET +-?\d\.\d{{4}}   nrefs:0\|model:{folder}\|transformers", out)
-
-
-COMET_ERROR = "pip install -e '.[comet]'" if importlib.util.find_spec("transformers") is None else "absent.ckpt"
+    assert re.search(rf"COMET +-?\d\.\d{{4}}   nrefs:1\|model:{folder}\|unbabel-comet:{VERSION}", out)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +202,7 @@ COMET_ERROR = "pip install -e '.[comet]'" if importlib.util.find_spec("transform
         ("--hyp {hyp} --ref {ref} --metrics perplexity", ["Perplexity needs the model"]),
         ("--hyp {hyp} --ref {ref} --metrics spbleu --spm {hyp}", ["{hyp} cannot be read as a SentencePiece model"]),
         ("--hyp {hyp} --ref {ref} --comet some/model", ["--comet needs the source sentences"]),
-        ("--hyp {hyp} --ref {ref} --src {src} --comet {absent}", [COMET_ERROR]),
+        ("--hyp {hyp} --ref {ref} --src {src} --comet {absent}", ["comet-score"]),
         pytest.param(
             "--hyp {hyp} --ref {ref} --tokenize ja-mecab",
             ["tokenizer ja-mecab needs MeCab"],

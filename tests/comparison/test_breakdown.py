@@ -1,7 +1,7 @@
 """Scores by bucket, and the example sentences."""
 
 from heed.comparison import runs
-from heed.comparison.breakdown import SHOWN_EXAMPLES, bucketing_reports, extremes, largest_differences
+from heed.comparison.comparison import SHOWN_EXAMPLES, bucketing_reports, extremes, largest_differences
 from heed.comparison.pairs import side_statistics
 from heed.evaluation.significance import bleu_of_sums, chrf_of_sums
 from tests.comparison.sides import make_run, make_test_set

@@ -9,9 +9,8 @@ import pytest
 from docs.explainer import PAGE as EXPLAINER
 
 from heed.comparison import runs
-from heed.comparison.challenge import Accuracy, ContrastivePair
+from heed.comparison.challenge import Accuracy, ContrastivePair, Evidence, WordMap
 from heed.comparison.comparison import compare
-from heed.comparison.models import Evidence, WordMap
 from heed.evaluation.words import split_words
 from heed.inference.outputs import Attended
 from heed.interventions import HeadImportance, PatchedHead, Patching

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from heed.comparison import runs
-from heed.comparison.breakdown import MIN_BUCKET_SENTENCES
-from heed.comparison.challenge import Accuracy
-from heed.comparison.comparison import Comparison, compare
-from heed.comparison.models import Evidence, WordMap
+from heed.comparison.challenge import Accuracy, Evidence, WordMap
+from heed.comparison.comparison import MIN_BUCKET_SENTENCES, Comparison, compare
 from heed.evaluation.words import split_words
 from heed.report.comparison import comparison_page
 from tests.comparison.sides import make_run, make_test_set

@@ -18,8 +18,8 @@ from heed.report.sweep import (
     learning_curves,
     mean_and_sd,
     progress,
-    render,
     study_lines,
+    study_page,
     trial_table,
 )
 from tests.report.chromium import measure, needs_chromium
@@ -115,7 +115,7 @@ def test_untrained_trials_do_not_win() -> None:
     for found in (make_study(trials), confirmed({0: [0.09, 0.1]}, trials)):
         (sentence,) = [line for line in headline(found) if not line.startswith("The best configurations")]
         assert sentence.startswith("No trial is trained enough to be compared: the best valid.bleu, 0.09")
-        page = text_of(render(found))
+        page = text_of(study_page(found))
         assert page.count(sentence) == 2, "in the title and the heading"
         assert "winner" not in page.lower()
         assert "experiment=small" not in page
@@ -196,7 +196,7 @@ def test_the_best_trials_have_curves() -> None:
 
 def test_page_of_a_verdict() -> None:
     study = confirmed({1: [38.0, 38.2, 38.1], 2: [37.9, 38.1, 38.0]})
-    html = render(study)
+    html = study_page(study)
     page, text = Page(html), text_of(html)
     assert page.find("h1")[0].text == headline(study)[0]
     titles = [element.text for element in page.find("h2")]
@@ -214,13 +214,13 @@ def test_configurations_whose_runs_failed_are_on_the_page() -> None:
     study = confirmed({1: [38.0, 38.2], 2: [37.9]})
     failed = {"state": "failed", "reason": "Out of memory."}
     lost = [make_trial(30, 1.0, confirms=(n, 5), folder=f"confirm/{n}_seed5", **failed) for n in (2, 3)]
-    text = text_of(render(replace(study, confirmations=[*study.confirmations, *lost])))
+    text = text_of(study_page(replace(study, confirmations=[*study.confirmations, *lost])))
     assert "confirm/2_seed5: Out of memory." in text
     assert "confirm/3_seed5: Out of memory." in text
 
 
 def test_every_trial_is_on_the_page() -> None:
-    page = Page(render(make_study()))
+    page = Page(study_page(make_study()))
     (table,) = [element for element in page.find(css_class="scroll") if element.attributes["aria-label"] == "Trials"]
     headings = [child.text for child in table.children if child.attributes.get("scope") == "row"]
     assert sorted(map(int, headings)) == [*range(18)]
@@ -229,9 +229,9 @@ def test_every_trial_is_on_the_page() -> None:
 @pytest.mark.parametrize("state", [None, "running", "failed", "pruned", "waiting", "complete"])
 def test_page_of_a_study_that_has_just_begun(state: str | None) -> None:
     trials = [] if state is None else [make_trial(0, 30.0, state=state)]
-    titles = [element.text for element in Page(render(make_study(trials))).find("h2")]
+    titles = [element.text for element in Page(study_page(make_study(trials))).find("h2")]
     assert ("Learning curves" in titles) == ("Trials" in titles) == bool(trials)
-    Page(render(make_study([replace(t, params={}, curve=(), seconds=None) for t in trials])))
+    Page(study_page(make_study([replace(t, params={}, curve=(), seconds=None) for t in trials])))
 
 
 @needs_chromium
@@ -239,7 +239,7 @@ def test_page_of_a_study_that_has_just_begun(state: str | None) -> None:
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("study", [confirmed({1: [38.0, 38.2], 2: [37.9]}), multiple()], ids=["verdict", "pareto"])
 def test_page_is_readable(study: StudySummary, width: int, tmp_path: Path) -> None:
-    found = measure(render(study), tmp_path, width=width)
+    found = measure(study_page(study), tmp_path, width=width)
     assert found["errors"] == []
     assert (found["width"], found["overflow"]) == (width, 0)
     assert found["texts"] > 100

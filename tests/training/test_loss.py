@@ -95,6 +95,16 @@ def test_what_is_all_but_impossible_costs_what_it_costs(dtype: torch.dtype) -> N
     torch.testing.assert_close(gradient, torch.tensor([[0.5, -1.0, 0.5]], dtype=torch.float32))
 
 
+@pytest.mark.parametrize("logit", [50.0, 90.0, 5000.0])
+def test_evaluation_is_exact_where_probabilities_vanish(logit: float) -> None:
+    """e^-90 is nothing in fp32: the loss of a model without norms that has diverged."""
+    output = DecoderHidden(torch.tensor([[logit, 0.0, logit], [0.0, 1.0, 0.0]]), torch.eye(3))
+    with torch.no_grad():
+        _, nll = output.loss(torch.tensor([1, 1]), torch.tensor([0, 1]), label_smoothing=0.0)
+    expected = logit + math.log(2) - math.log(math.e / (math.e + 2))
+    torch.testing.assert_close(nll.item(), expected, rtol=1e-6, atol=0)
+
+
 def test_gradients_are_not_silently_wrong_the_second_time() -> None:
     logits = torch.randn(3, 17, requires_grad=True)
     loss, _ = given(logits).loss(torch.tensor([4, 5, PAD]), torch.tensor([0, 1]), label_smoothing=0.1)

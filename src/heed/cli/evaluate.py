@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> None:
+    from heed.evaluation.comet import comet
     from heed.evaluation.diagnosis import describe_differences
-    from heed.evaluation.metrics import METRICS, comet, find_metrics, find_unusable, spbleu
+    from heed.evaluation.metrics import METRICS, find_metrics, find_unusable, spbleu
     from heed.evaluation.scores import SystemOutput, compute, sentence_scores
 
     if (args.model is None) == (args.hyp is None):

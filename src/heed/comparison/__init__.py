@@ -1,6 +1,6 @@
 """A comparison of trained systems, computed from their run folders. It draws nothing.
 
-`runs` reads the folders, `models` evaluates the models if they were copied along, and `comparison` computes the
-comparison: `pairs` (significance tests), `confounders` (what else differs between the sides) and `breakdown` (scores
-by bucket, example sentences).
+`runs` reads the folders, and `comparison` computes the comparison: scores by bucket, example sentences, `pairs`
+(significance tests) and `confounders` (what else differs between the sides). `challenge` evaluates the models if they
+were copied along.
 """

@@ -12,6 +12,7 @@ from typing import Any
 
 from heed.characters import normalized
 from heed.errors import HeedError, argument, first_line, require
+from heed.evaluation.comet import comet
 from heed.evaluation.scores import SPACELESS_REASON, Metric, MetricScore, SystemOutput, bleu, bleu_of_tokens, chrf, ter
 from heed.evaluation.symptoms import script
 from heed.languages import base_language, lower
@@ -106,13 +107,6 @@ def perplexity(output: SystemOutput, *, per: str) -> MetricScore:
     units = {"token": tokens, "word": len(words), "character": sum(map(len, words))}[per]
     value = math.exp(min(nll / max(units, 1), 700.0))  # exp overflows soon after
     return MetricScore(value, f"nrefs:{len(output.references)}|per:{per}|eos:yes", reason)
-
-
-def comet(output: SystemOutput, *, name: str = "Unbabel/wmt22-comet-da") -> MetricScore:
-    """Return the score of a model of the COMET family, see `heed.evaluation.comet.Comet`."""
-    from heed.evaluation.comet import load_comet  # imports torch
-
-    return load_comet(name).score(output)
 
 
 METRICS: Mapping[str, Metric] = {

@@ -19,6 +19,7 @@ from heed.evaluation.words import AttentionMap, split_words
 from heed.files import replacing
 from heed.plot import attention
 from heed.plot.attention_map import MapSet, draw_map, most_informative_head
+from heed.plot.fonts import save_figure
 from heed.symbols import BOS_PIECE
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ class Attended:
         if not self.map_sets:
             return None
         maps, file = self.map_sets[0], BytesIO()
-        canvas = draw_map(maps, *most_informative_head(maps.weights), heading=[self.source, self.target])
-        canvas.render().save(file, "png")
+        figure = draw_map(maps, *most_informative_head(maps.weights), heading=[self.source, self.target])
+        save_figure(figure, file)
         data = b64encode(file.getvalue()).decode()
         return f'<img alt="{escape(repr(self))}" style="zoom: 0.5" src="data:image/png;base64,{data}">'
 

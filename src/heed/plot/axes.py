@@ -7,7 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.errors import HeedError
-from heed.plot.attention_map import GOLD, TITLES, MapSet, most_informative_head, piece_label
+from heed.plot.attention_map import (
+    GOLD,
+    TICKS,
+    TITLES,
+    MapSet,
+    add_outlines,
+    add_weights,
+    most_informative_head,
+    piece_label,
+)
 from heed.plot.fonts import choose_fonts
 
 if TYPE_CHECKING:
@@ -54,17 +63,12 @@ def attention(
     gold = maps.gold if gold is None else np.asarray(gold)
     if gold is not None and gold.shape != (shape := maps.weights.shape[2:]):
         raise HeedError(f"gold of shape {gold.shape} must have that of the map, {shape}: target by source pieces.")
-    from matplotlib.colors import PowerNorm
-    from matplotlib.patches import Rectangle
-
     is_new, ax = ax is None, ax or _new_axes()
-    # The square root makes small weights visible.
-    image = ax.imshow(maps.weights[layer, head], cmap="Blues", norm=PowerNorm(0.5, 0, 1))
+    image = add_weights(ax, maps.weights[layer, head])
     if is_new:
-        ax.figure.colorbar(image, ax=ax, ticks=[0, 0.1, 0.25, 0.5, 1], shrink=0.6)
-    for row, column in [] if gold is None else np.argwhere(gold).tolist():
-        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="C1", linewidth=1.5))
+        ax.figure.colorbar(image, ax=ax, ticks=TICKS, shrink=0.6)
     if gold is not None:
+        add_outlines(ax, np.argwhere(gold)[:, ::-1] - 0.5, 1, line=1.5)
         ax.set_xlabel(f"outlined: {GOLD}")
     ax.set_xticks(range(len(maps.columns)), map(piece_label, maps.columns), rotation=90, parse_math=False)
     ax.set_yticks(range(len(maps.rows)), map(piece_label, maps.rows), parse_math=False)

@@ -13,6 +13,7 @@ from heed.errors import HeedError
 from heed.inference.outputs import Attended
 from heed.interventions.forcing import named_words
 from heed.plot.attention_map import TITLES, MapSet, draw_map, draw_overview, most_informative_head, piece_label
+from heed.plot.fonts import save_figure
 from heed.report.pages import render_template
 from heed.runs.results import RESULTS, read_results
 from heed.symbols import SPECIAL_PIECES, WORD_START
@@ -46,12 +47,12 @@ def draw_pictures(folder: Path, suffix: str, pairs: Sequence[Attended], only: tu
     for number, pair in enumerate(pairs, start=1):
         heading, sets = [pair.source, pair.target], pair.map_sets
         if sets and not only:
-            draw_overview(sets, heading=heading).save(folder / f"{number}.{suffix}")
+            save_figure(draw_overview(sets, heading=heading), folder / f"{number}.{suffix}")
         for maps in sets:
             for layer, head in np.ndindex(maps.weights.shape[:2]):
                 if only in (None, (maps.kind, layer, head)):
                     path = folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.{suffix}"
-                    draw_map(maps, layer, head, heading=heading).save(path)
+                    save_figure(draw_map(maps, layer, head, heading=heading), path)
 
 
 def model_names(folders: Sequence[Path]) -> list[str]:

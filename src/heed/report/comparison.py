@@ -12,11 +12,9 @@ from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
-from heed.comparison.breakdown import MIN_BUCKET_SENTENCES, BucketingReport
-from heed.comparison.challenge import Accuracy, choose_challenge
-from heed.comparison.comparison import Comparison, compare
+from heed.comparison.challenge import Accuracy, Evidence, choose_challenge, collect_evidence
+from heed.comparison.comparison import MIN_BUCKET_SENTENCES, BucketingReport, Comparison, compare
 from heed.comparison.confounders import describe_options
-from heed.comparison.models import Evidence, collect_evidence
 from heed.comparison.pairs import PairReport
 from heed.comparison.runs import group_runs, read_other_sides, read_sides
 from heed.errors import HeedError, argument

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from heed.plot.canvas import is_wide
+from heed.plot.attention_map import is_wide
 from heed.report.pages import render_template
 
 MARK_HEIGHT, ROW_PADDING = 17, 9

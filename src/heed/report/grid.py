@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import fill
 
 from heed.plot import spreads
-from heed.plot.canvas import save_figure
+from heed.plot.fonts import save_figure
 from heed.progress import print_line
 from heed.runs.table import COLUMNS, group_by_setting, read_runs, runs_table, seed_table, sort_runs, without_seed
 

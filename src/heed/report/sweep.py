@@ -1,4 +1,4 @@
-"""A hyperparameter study, which `heed.sweep.study` reads: as data, as text, and as an HTML page."""
+"""A hyperparameter study as data, which `heed.sweep.study` reads, as text, and as one HTML page."""
 
 import math
 import statistics
@@ -116,7 +116,7 @@ def best_first(trials: Sequence[TrialSummary], *, maximize: bool) -> list[TrialS
     return sorted(scored, key=lambda trial: (-trial.values[0] if maximize else trial.values[0], trial.number))
 
 
-# ---- as text
+# ---- in words
 
 
 def study_lines(study: StudySummary, *, top: int) -> list[str]:
@@ -184,6 +184,9 @@ def progress(study: StudySummary) -> str:
     return f"{text}; no worker is running" if is_idle else text
 
 
+# ---- the table and its cells
+
+
 def trial_table(study: StudySummary, trials: Sequence[TrialSummary]) -> tuple[list[str], list[list[str]]]:
     """Return the head and the rows of a table of trials."""
     last = [name.replace("/", ".").rpartition(".")[2] for name in study.parameters]
@@ -227,15 +230,15 @@ def mean_and_sd(scores: Sequence[float]) -> str:
     return f"{mean} ± {format_objective(statistics.stdev(scores))}" if len(scores) > 1 else mean
 
 
-# ---- as a page: the verdict, the best learning curves, and all trials
+# ---- the page
 
 
 def write_page(study: StudySummary, page: Path) -> None:
     """Write the page of a study; raise a HeedError if it cannot be written."""
-    write_file(page, render(study).encode(errors="replace"), into_devices=True)
+    write_file(page, study_page(study).encode(errors="replace"), into_devices=True)
 
 
-def render(study: StudySummary) -> str:
+def study_page(study: StudySummary) -> str:
     """Return the HTML of the page."""
     tests = study.verdict.tests if study.verdict else {}
     return render_template(

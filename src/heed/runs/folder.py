@@ -1,16 +1,22 @@
-"""The folder of a run, ``runs/NAME/TIME``: start or resume the run, and write its files."""
+"""The folder of a run, ``runs/NAME/TIME``: find the run to resume, check its checkpoint, and write its files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
+from torch import Tensor
+
 from heed.data.text.source import Sentences
+from heed.errors import HeedError
 from heed.files import write_file
+from heed.inference.model_folder import check_architecture
 from heed.progress import is_first_process
-from heed.runs.claim import FAILURE
-from heed.runs.config import read_config, write_config
-from heed.runs.resume import starting_checkpoint
+from heed.run_format import check_run_format
+from heed.runs.checkpoints import CHECKPOINTS, FORMAT_KEY, latest_checkpoint
+from heed.runs.claim import FAILURE, creation_order
+from heed.runs.config import RUN_CONFIG, changed_options, find_config, read_config, write_config
+from heed.runs.results import RESULTS
 
 
 class RunFolder:
@@ -64,3 +70,104 @@ def validation_files(path: Path, directions: Sequence[str]) -> dict[str, tuple[P
             if src.is_file() and ref.is_file():
                 found[direction] = src, ref
     return found
+
+
+# ---- resumed runs
+
+
+def newest_unfinished(parent: Path) -> Path:
+    """Return the newest folder in ``parent`` with a checkpoint folder and no results, or raise a HeedError."""
+    started = [path for path in parent.glob("*/") if (path / CHECKPOINTS).is_dir()]
+    unfinished = [path for path in started if not (path / RESULTS).exists()]
+    if not unfinished:
+        raise HeedError(
+            f"resume=true found no unfinished run with a checkpoint in {parent}. "
+            "Leave out resume=true to start a run, or name another one with name=NAME or folder=DIR."
+        )
+    return max(unfinished, key=lambda path: (creation_order(path), path.name))
+
+
+def check_available(folder: Path, *, resume: bool) -> None:
+    """Raise a HeedError if the folder holds a finished run or, without ``resume``, any run or another config.yaml."""
+    finished = (folder / RESULTS).exists()
+    if resume and finished:
+        raise HeedError(
+            f"The run in {folder} is finished. To train its model further, leave out resume=true and start a new run "
+            "with ckpt_path= and one of its checkpoints."
+        )
+    if not resume and (finished or any((folder / CHECKPOINTS).glob("*.ckpt"))):
+        raise HeedError(
+            f"{folder} already holds a run: add resume=true to continue it, or name another folder with folder=DIR."
+        )
+    if not resume and (folder / RUN_CONFIG).exists() and find_config(folder) is None:
+        raise HeedError(
+            f"{folder / RUN_CONFIG} does not belong to a run and would be replaced: name another folder with "
+            "folder=DIR."
+        )
+
+
+def starting_checkpoint(folder: Path, config: Mapping[str, Any]) -> Path | None:
+    """Return the checkpoint from which a run starts, if any: ``ckpt_path``, or with ``resume`` the latest one.
+
+    Raises:
+        HeedError: if options of a resumed run have changed, or the checkpoint is missing.
+    """
+    if config["resume"]:
+        if changed := changed_options(read_config(folder), config):
+            raise HeedError(
+                f"resume=true: {', '.join(changed)} must be as in {folder / RUN_CONFIG}. "
+                "Give the same options, or start a new run from its checkpoint with ckpt_path=."
+            )
+        checkpoint = latest_checkpoint(folder)
+    else:
+        checkpoint = Path(config["ckpt_path"]) if config["ckpt_path"] else None
+    if checkpoint and not checkpoint.is_file():
+        raise HeedError(f"There is no checkpoint {checkpoint} (relative paths start at {Path.cwd()}).")
+    return checkpoint
+
+
+def adopt_checkpoint(checkpoint: dict[str, Any], *, is_mixture: bool) -> None:
+    """Prepare another run's checkpoint for a new run (``ckpt_path=``), whose text and options may differ.
+
+    Dropped: which validations were the best, by another metric or text. A mixture continues at the step, even if the
+    other text was none. `CountTexts` keeps the counts of the texts of the same name. Everything else is kept.
+    """
+    for callback in ("Checkpoints", "EarlyStopping"):
+        checkpoint["callbacks"].pop(callback, None)
+    if is_mixture:
+        checkpoint["TranslationData"].update(epoch=0, step=checkpoint["global_step"])
+
+
+def check_resumable(
+    checkpoint: Mapping[str, Any],
+    path: Path,
+    *,
+    weights: Mapping[str, Tensor],
+    tokenizer: str,
+    optimizer: str,
+    progress: Mapping[str, Any],
+) -> None:
+    """Check that training can be resumed from the content of the checkpoint ``path``.
+
+    The model to train has these ``weights`` by name, a ``tokenizer`` with this digest, and an ``optimizer`` of this
+    class. ``progress`` are the counters that a checkpoint must contain.
+
+    Raises:
+        HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer, or no training progress.
+    """
+    check_run_format(checkpoint.get(FORMAT_KEY), path)
+    check_architecture(checkpoint["state_dict"], weights, path)
+    if checkpoint["tokenizer"] != tokenizer:
+        raise HeedError(
+            f"{path} was trained with another tokenizer, so its token ids mean other pieces. If the training text or "
+            "an option of the tokenizer has changed, restore it; the weights of a finished run can start a new one "
+            "(init_from=RUN)."
+        )
+    if checkpoint["optimizer"] != optimizer:
+        raise HeedError(
+            f"{path} holds the optimizer state of {checkpoint['optimizer']}, which {optimizer} cannot use: choose the "
+            "same optimizer or, if the run is finished, start a new one from its weights (init_from=RUN)."
+        )
+    # Lightning ignores missing counters and would start trained weights at step 0.
+    if not progress.keys() <= checkpoint["loops"]["fit_loop"].keys():
+        raise HeedError(f"{path} does not contain the training progress: choose another one with ckpt_path=.")

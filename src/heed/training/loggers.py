@@ -100,12 +100,10 @@ def log_images(loggers: Iterable[Logger], key: str, images: Mapping[str, Path], 
 
             logger.log_metrics({f"{key}/{name}": wandb.Image(str(path)) for name, path in images.items()}, step=step)
         elif isinstance(logger, TensorBoardLogger):
-            import numpy as np
-            from PIL import Image
+            from matplotlib.image import imread
 
             for name, path in images.items():
-                pixels = np.asarray(Image.open(path).convert("RGB"))
-                logger.experiment.add_image(f"{key}/{name}", pixels, step, dataformats="HWC")
+                logger.experiment.add_image(f"{key}/{name}", imread(path)[..., :3], step, dataformats="HWC")
 
 
 @rank_zero_only

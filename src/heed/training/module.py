@@ -31,7 +31,7 @@ from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInter
 from heed.progress import print_line
 from heed.run_format import RUN_FORMAT
 from heed.runs.checkpoints import FORMAT_KEY
-from heed.runs.resume import adopt_checkpoint, check_resumable
+from heed.runs.folder import adopt_checkpoint, check_resumable
 from heed.training.evaluation import Evaluator, SplitResult
 from heed.training.guided_alignment import GuidedAlignment
 from heed.training.memory import explain_out_of_memory, find_device_tokens

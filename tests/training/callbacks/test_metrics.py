@@ -14,13 +14,13 @@ import pytest
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from heed.evaluation.comet import Comet
+from heed.evaluation.comet import comet
 from heed.evaluation.metrics import METRICS
 from heed.evaluation.scores import SystemOutput
 from heed.runs.results import scores_by_split
 from heed.training.callbacks import metrics
 from heed.training.trainer import resolve_precision
-from tests.evaluation.comet_models import save_comet
+from tests.evaluation.comet_program import install_comet, save_comet
 from tests.finished import FinishedRun
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
@@ -70,9 +70,11 @@ def test_further_metrics_are_in_results_and_metrics(finished: FinishedRun) -> No
 
 
 @pytest.mark.full
-def test_comet_selects_and_stops(run: Callable[..., Path], tmp_path: Path) -> None:
-    comet = save_comet(tmp_path / "comet", "regression_metric")
-    options = ["select=comet", f"metric.comet.name={comet}", "callbacks.early_stopping.patience=1"]
+@pytest.mark.posix("the program of the tests is a script")
+def test_comet_selects_and_stops(run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_comet(tmp_path, monkeypatch)
+    model = save_comet(tmp_path / "comet")
+    options = ["select=comet", f"metric.comet.name={model}", "callbacks.early_stopping.patience=1"]
     folder = run("comet", *TINY, *options, "trainer.max_steps=40", "trainer.validate_every=2")
     with (folder / "metrics.csv").open(encoding="utf-8") as file:
         values = [float(row["valid_comet"]) for row in csv.DictReader(file) if row["valid_bleu"]]
@@ -85,7 +87,7 @@ def test_comet_selects_and_stops(run: Callable[..., Path], tmp_path: Path) -> No
         name: (folder / "translations" / f"test.{name}").read_text().split("\n")[:-1] for name in ("src", "ref", "hyp")
     }
     output = SystemOutput(hypotheses=lines["hyp"], references=[lines["ref"]], sources=lines["src"])
-    expected = Comet(str(comet)).score(output)
+    expected = comet(output, name=str(model))
     assert results["test"]["metrics"]["comet"]["value"] == pytest.approx(expected.value, abs=1e-6)
     assert results["test"]["metrics"]["comet"]["signature"] == expected.signature
 

@@ -19,6 +19,7 @@ from heed.evaluation.words import split_punctuation, word_shares
 from heed.files import write_file
 from heed.options import AtLeast0
 from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, most_informative_head
+from heed.plot.fonts import save_figure
 from heed.runs.records import ARRAYS, ATTENTION, PIECES, SAMPLES, is_kept, keep_json_lines
 from heed.training.loggers import log_images, log_table
 
@@ -163,7 +164,7 @@ class DrawAttentionMaps(Callback):
                     figures[f"{name}.forming"] = draw_filmstrip(sets[0], frames, layer, head, heading=heading)
             for title, figure in figures.items():
                 pictures[title] = folder / f"{title}.png"
-                figure.save(pictures[title])
+                save_figure(figure, pictures[title])
         np.savez_compressed(folder / ARRAYS, **arrays)
         write_file(folder.parent / PIECES, json.dumps(pieces, ensure_ascii=False))
         return pictures
