@@ -268,9 +268,9 @@ def changed_text(life: Life) -> None:
     if not _has_checkpoint(life.folder / "changed") or any((life.folder / "changed" / RUN).glob("*/results.json")):
         return
     targets = oracles.read(corpus / "train.de")
-    targets[20], targets[30] = targets[30], targets[20]
+    targets[25], targets[35] = targets[35], targets[25]
     records = [json.loads(line) for line in oracles.read(corpus / "scored.jsonl")]
-    records[20]["tgt"], records[30]["tgt"] = records[30]["tgt"], records[20]["tgt"]
+    records[25]["tgt"], records[35]["tgt"] = records[35]["tgt"], records[25]["tgt"]
     for name, lines in (("train.de", targets), ("scored.jsonl", map(json.dumps, records))):
         (corpus / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     try:
