@@ -184,7 +184,10 @@ class Beams:
         log_prob = log_prob.add_(self.log_prob.view(-1, 1)).view(N, -1)
         if (missing := beam - log_prob.shape[1]) > 0:  # the vocabulary is smaller than the beam
             log_prob = F.pad(log_prob, (0, missing), value=-torch.inf)
-        log_prob, choice = kernels.stable_topk(log_prob, beam)
+        extensions, (log_prob, choice) = log_prob, kernels.stable_topk(log_prob, beam)
+        if rules is not None and rules.is_shared:
+            choice = rules.share_beam(extensions, choice, V)
+            log_prob = extensions.gather(1, choice)
         parent = (choice // V).clamp_max(self.token.shape[1] - 1)
         return replace(self, token=choice % V, log_prob=log_prob), parent
 

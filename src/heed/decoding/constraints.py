@@ -9,9 +9,10 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed.errors import HeedError
@@ -29,6 +30,16 @@ class Constraint(ABC):
     def needs(self) -> int:
         """The fewest pieces that fulfil it. A translation ends only when nothing is needed."""
         return 0
+
+    @property
+    def distance(self) -> int:
+        """The pieces that are missing, where others may come first. Beam search keeps prefixes of each distance."""
+        return 0
+
+    @property
+    def next_pieces(self) -> Sequence[int]:
+        """The pieces that lessen the distance: beam search considers them, however improbable they are."""
+        return ()
 
     @abstractmethod
     def forbidden(self, room: int, vocab: int) -> Mask | None:
@@ -71,6 +82,32 @@ class Rules:
         ]
         return Rules(left, [self.limits[row] for row in rows]) if any(left) else None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether any row has a distance."""
+        return any(each.distance for row in self.rows for each in row)
+
+    def share_beam(
+        self, log_prob: Float[Tensor, "N C"], choice: Int[Tensor, "N beam"], vocab: int
+    ) -> Int[Tensor, "N beam"]:
+        """Return the extensions that a beam keeps, so that each distance has a part of it.
+
+        Dynamic beam allocation (Post & Vilar 2018, §3.2): beside the most probable extensions, a sentence has those
+        that lessen the distance, and the best one of each prefix. They are chosen in turn from each distance, the most
+        probable first. The most probable extension of all always stays.
+
+        Args:
+            log_prob: of each extension: piece v of a sentence's k-th prefix is at k × ``vocab`` + v.
+            choice: the most probable extensions of each sentence, best first.
+        """
+        prefixes = len(self.rows) // len(choice)
+        rows = (self.rows[first : first + prefixes] for first in range(0, len(self.rows), prefixes))
+        shared = [
+            _share_beam(scores, best, own, vocab)
+            for scores, best, own in zip(log_prob.cpu(), choice.tolist(), rows, strict=True)
+        ]
+        return torch.tensor(shared, device=choice.device)
+
     def keep(self, rows: Sequence[int]) -> "Rules":
         """Return the rules of these rows."""
         return Rules([self.rows[row] for row in rows], [self.limits[row] for row in rows])
@@ -84,10 +121,32 @@ def _forbidden(constraints: Sequence[Constraint], room: int, vocab: int) -> Mask
         if (mask := constraint.forbidden(room - needs + constraint.needs, vocab)) is not None:
             both = mask if found is None else found | mask
             found = found if both.all() else both
-    if needs and found is not None:
-        found = found.clone()
+    if needs:
+        found = torch.zeros(vocab, dtype=torch.bool) if found is None else found.clone()
         found[EOS] = True
     return found
+
+
+def _share_beam(
+    scores: Float[Tensor, " C"], best: list[int], rows: Sequence[Sequence[Constraint]], vocab: int
+) -> list[int]:
+    """Return the extensions that the beam of one sentence keeps, see `Rules.share_beam`."""
+    if not any(each.distance for row in rows for each in row):
+        return best
+    likely = scores[: len(rows) * vocab].view(len(rows), vocab).argmax(1).tolist()
+    wanted = ((place, piece) for place, row in enumerate(rows) for each in row for piece in each.next_pieces)
+    found = list(dict.fromkeys([*best, *(place * vocab + piece for place, piece in (*enumerate(likely), *wanted))]))
+    score = dict(zip(found, scores[found].tolist(), strict=True))
+    ranked = sorted((each for each in found if score[each] > -torch.inf), key=lambda each: (-score[each], each))
+    banks: defaultdict[int, list[int]] = defaultdict(list)
+    for extension in ranked[1:]:
+        place, piece = divmod(extension, vocab)
+        left = (each.after(piece) for each in rows[place])
+        banks[sum(each.distance for each in left if each)].append(extension)
+    in_turn = (each for turn in zip_longest(*(banks[distance] for distance in sorted(banks))) for each in turn)
+    kept = [*ranked[:1], *(each for each in in_turn if each is not None)][: len(best)]
+    impossible = [each for each in best if score[each] == -torch.inf]
+    return [*sorted(kept, key=ranked.index), *impossible[: len(best) - len(kept)]]
 
 
 def raised_limit(limit: int, constraints: Sequence[Constraint], extra: int, maximum: int | None) -> int:
@@ -148,6 +207,11 @@ class Vocabulary:
         self._by_text = {text: by_text[text] for text in sorted(by_text) if text}
         self._sorted = list(self._by_text)
         self._longest = max(map(len, self._sorted), default=0)
+
+    def longest(self, text: bytes) -> int | None:
+        """Return the longest piece with which a text begins; None if there is none."""
+        lengths = range(min(len(text), self._longest), 0, -1)
+        return next((self._by_text[text[:length]][0] for length in lengths if text[:length] in self._by_text), None)
 
     def agreeing(self, text: bytes) -> Iterator[int]:
         """Yield the pieces that agree with the beginning of ``text`` as far as both go."""

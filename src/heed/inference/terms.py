@@ -1,0 +1,274 @@
+"""Terms: words that a translation must contain where their source words occur, and the constraint that puts them there.
+
+The search spreads its beam over how much of them is there (Post & Vilar 2018; Hu et al. 2019).
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from heed.characters import normalized
+from heed.decoding.constraints import Constraint, Mask, Vocabulary
+from heed.errors import HeedError
+from heed.evaluation.words import CASEFOLDED_WORD, SPACELESS_LETTERS
+from heed.symbols import EOS, UNK, WORD_START
+
+SPACE = WORD_START.encode()
+SPACELESS = f"[{SPACELESS_LETTERS}]"
+PART = re.compile(rf"{CASEFOLDED_WORD.pattern}|\S")
+"""A word, or a symbol."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """Words of a source, and the translations of which one must occur.
+
+    A source in lower case is found in any case, another one as it is written. A target in lower case may also begin
+    with a capital.
+    """
+
+    source: str
+    targets: tuple[str, ...]
+
+
+class Terms:
+    """A list of terms, and those of a sentence. Terms may overlap: the longest one that begins first counts."""
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        self._by_parts: defaultdict[tuple[str, ...], list[Term]] = defaultdict(list)
+        for term in terms:
+            self._by_parts[tuple(_parts(term.source.casefold()))].append(term)
+        self._longest = max(map(len, self._by_parts), default=0)
+
+    @classmethod
+    def read(cls, path: Path) -> "Terms":
+        """Read a file of lines ``SOURCE<tab>TARGET``, several targets with | in between.
+
+        Raises:
+            HeedError: if a line is no term.
+        """
+        terms = []
+        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+            if not line.strip():
+                continue
+            source, tab, targets = line.partition("\t")
+            found = tuple(filter(None, map(str.strip, targets.split("|"))))
+            if not (source.strip() and tab and found):
+                raise HeedError(
+                    f"{path}, line {number} is no term: give the source words, a tab, and the target words (several "
+                    "with | in between)."
+                )
+            terms.append(Term(source.strip(), found))
+        return cls(terms)
+
+    def of(self, sentence: str) -> list[Term]:
+        """Return the terms whose source occurs in a sentence, in this order."""
+        words = _parts(normalized(sentence))
+        folded = [word.casefold() for word in words]
+        found, start = dict[Term, None](), 0
+        while start < len(words):
+            lengths = range(min(self._longest, len(words) - start), 0, -1)
+            fitting = (
+                (length, term)
+                for length in lengths
+                for term in self._by_parts.get((*folded[start : start + length],), ())
+            )
+            chosen = next((each for each in fitting if _fits(each[1].source, words[start : start + each[0]])), None)
+            if chosen is None:
+                start += 1
+                continue
+            start += chosen[0]
+            found[chosen[1]] = None
+        return list(found)
+
+
+def _parts(text: str) -> list[str]:
+    return [match[0] for match in PART.finditer(text)]
+
+
+def _fits(source: str, words: Sequence[str]) -> bool:
+    return source == source.lower() or _parts(source) == [*words]
+
+
+class Writing:
+    """How terms are written in the pieces of a vocabulary.
+
+    Args:
+        encode: returns the pieces of a text, as the tokenizer of the target language does.
+    """
+
+    def __init__(self, encode: Callable[[str], list[int]], vocabulary: Vocabulary) -> None:
+        self.encode, self.vocabulary = encode, vocabulary
+
+    @cached_property
+    def separating(self) -> Mask:
+        """Which pieces begin with a character that ends a word."""
+        return torch.tensor([bool(text) and not _is_letter(text[:4], 0) for text in self.vocabulary.pieces])
+
+    def constraint(self, terms: Sequence[Term]) -> "UnmetTerms":
+        """Return the constraint that each term has one of its targets in the translation.
+
+        Raises:
+            HeedError: if the vocabulary cannot write a term.
+        """
+        found = [
+            tuple(each for words in _spellings(term.targets) if UNK not in (each := Target(self, words)).pieces)
+            for term in terms
+        ]
+        if () in found:
+            term = terms[found.index(())]
+            raise HeedError(
+                f"the model cannot write the term {' | '.join(term.targets)}: its tokenizer lacks a character."
+            )
+        return UnmetTerms(self, tuple(found))
+
+    def spell(self, text: bytes) -> list[int]:
+        """Return the longest pieces that write a text, from left to right."""
+        pieces = []
+        while text:
+            piece = self.vocabulary.longest(text)
+            if piece is None:
+                return []
+            pieces.append(piece)
+            text = text[len(self.vocabulary.pieces[piece]) :]
+        return pieces
+
+
+def _spellings(targets: Sequence[str]) -> dict[str, None]:
+    """Return the targets, and those in lower case with a capital too."""
+    capital = (each[:1].upper() + each[1:] if each == each.lower() else each for each in targets)
+    return dict.fromkeys(each for both in zip(targets, capital, strict=True) for each in both)
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The target words of a term in one spelling."""
+
+    writing: Writing
+    words: str
+
+    @cached_property
+    def pieces(self) -> list[int]:
+        """As the tokenizer writes it at the beginning of a word."""
+        return self.writing.encode(self.words)
+
+    @cached_property
+    def text(self) -> bytes:
+        return b"".join(self.writing.vocabulary.pieces[piece] for piece in self.pieces).removeprefix(SPACE)
+
+    @cached_property
+    def spelled(self) -> list[int]:
+        """As it is written where no word begins: after a space, or in a script without spaces."""
+        return self.writing.spell(self.text)
+
+    @cached_property
+    def after_places(self) -> dict[int, int]:
+        """For each place of the text at which one of `pieces` ends, the number of pieces before it."""
+        place, found = -len(SPACE), {}
+        for number, piece in enumerate(self.pieces, 1):
+            place += len(self.writing.vocabulary.pieces[piece])
+            found[place] = number
+        return found
+
+    @cached_property
+    def most(self) -> int:
+        """The most pieces that it takes from its beginning."""
+        return max(len(self.pieces), len(self.spelled))
+
+    def begin(self, before: bytes) -> list[int]:
+        """Return the pieces that write it after a text."""
+        glued = before.endswith(SPACE) or (before and re.match(SPACELESS, self.words))
+        return self.spelled if glued else self.pieces
+
+    def rest(self, before: bytes) -> list[int]:
+        """Return the pieces that complete it after a text that ends with a part of it; empty if it does not."""
+        for place in range(min(len(self.text) - 1, len(before)), 0, -1):
+            if before.endswith(self.text[:place]) and _is_edge(before, len(before) - place):
+                known = self.after_places.get(place)
+                return self.writing.spell(self.text[place:]) if known is None else self.pieces[known:]
+        return []
+
+    def ends(self, text: bytes, start: int) -> list[int]:
+        """Return the places after ``start`` at which it ends in a text as words of their own, or at the text's end."""
+        places = []
+        end = text.find(self.text, max(0, start + 1 - len(self.text))) + len(self.text)
+        while end >= len(self.text):
+            if _is_edge(text, end - len(self.text)) and _is_edge(text, end):
+                places.append(end)
+            end = text.find(self.text, end - len(self.text) + 1) + len(self.text)
+        return places
+
+
+@dataclass(frozen=True)
+class UnmetTerms(Constraint):
+    """The terms that are not yet in a translation: of each, one target must follow, as words of their own."""
+
+    writing: Writing
+    unmet: tuple[tuple[Target, ...], ...]
+    ending: tuple[tuple[Target, ...], ...] = ()
+    """Those at the end of the text, which are met unless the next piece continues their last word."""
+    text: bytes = b""
+
+    @cached_property
+    def needs(self) -> int:
+        def fewest(terms: Sequence[tuple[Target, ...]], write: Callable[[Target], list[int]]) -> int:
+            """The pieces of all terms from their beginnings, less what ``write`` saves for one of them."""
+            most = [min(target.most for target in targets) for targets in terms]
+            pairs = ((number, write(each)) for number, targets in zip(most, terms, strict=True) for each in targets)
+            return sum(most) - max((number - len(pieces) for number, pieces in pairs if pieces), default=0)
+
+        begun = fewest(self.unmet, lambda target: target.begin(self.text))
+        # To complete a part of a term may continue a last word that is another one, which must then be written again.
+        return min(begun, fewest((*self.unmet, *self.ending), lambda target: target.rest(self.text)))
+
+    @property
+    def distance(self) -> int:
+        return self.needs
+
+    @cached_property
+    def next_pieces(self) -> list[int]:
+        targets = [target for targets in self.unmet for target in targets]
+        pieces = (pieces[:1] for target in targets for pieces in (target.rest(self.text), target.begin(self.text)))
+        return list(dict.fromkeys(piece for first in pieces for piece in first))
+
+    def forbidden(self, room: int, vocab: int) -> Mask | None:
+        if room >= sum(min(target.most for target in targets) for targets in (*self.unmet, *self.ending)):
+            return None
+        if not self.unmet:
+            mask = ~self.writing.separating
+            mask[EOS] = False
+            return mask
+        mask = torch.ones(vocab, dtype=torch.bool)
+        mask[[piece for piece in self.next_pieces if (left := self.after(piece)) is None or left.needs <= room]] = False
+        return mask
+
+    def after(self, piece: int) -> "UnmetTerms | None":
+        unmet, text = list(self.unmet), self.text + self.writing.vocabulary.pieces[piece]
+        if self.ending and not _is_edge(text, len(self.text)):
+            unmet += self.ending
+        ending: list[tuple[Target, ...]] = []
+        left: list[tuple[Target, ...]] = []
+        for targets in unmet:
+            places = [place for target in targets for place in target.ends(text, len(self.text))]
+            if any(place < len(text) for place in places):
+                continue
+            (ending if places else left).append(targets)
+        return UnmetTerms(self.writing, tuple(left), tuple(ending), text) if left or ending else None
+
+
+def _is_edge(text: bytes, place: int) -> bool:
+    """Return whether a word may begin or end at a place of a text: it is not between two letters of a word."""
+    return place in (0, len(text)) or not (_is_letter(text, place, before=True) and _is_letter(text, place))
+
+
+def _is_letter(text: bytes, place: int, *, before: bool = False) -> bool:
+    """Return whether the character at, or before, a place of a text is a letter or digit of a script with spaces."""
+    part = text[max(0, place - 4) : place] if before else text[place : place + 4]
+    chars = part.decode(errors="ignore").replace(WORD_START, " ")
+    char = (chars[-1:] if before else chars[:1]) or "a"  # a part of a character: it may be one
+    return char.isalnum() and not re.match(SPACELESS, char)
