@@ -62,6 +62,17 @@ class Tokenizer:
         ]
         return any(map(str.isalpha, "".join(self.src_pieces(ids))))
 
+    @cached_property
+    def tgt_texts(self) -> list[bytes]:
+        """The text of each target piece in UTF-8, "▁" for a space; empty for special symbols, 0xFF for UNK."""
+        texts = self.tgt_pieces(range(self.tgt_vocab))
+        ids = range(self.tgt_vocab)
+        found = [
+            bytes.fromhex(text[3:-1]) if self._tgt.is_byte(id_) else b"" if self._tgt.is_control(id_) else text.encode()
+            for id_, text in zip(ids, texts, strict=True)
+        ]
+        return [*found[:UNK], b"\xff", *found[UNK + 1 :]]
+
     def with_known_spaces(self, text: str) -> str:
         """Return a source text with a space for each character of white space for which there is no piece."""
         ids = {char: self._src.encode(char) for char in {*text} if char.isspace() and char != " "}

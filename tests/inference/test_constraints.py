@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heed.decoding.constraints import Constraint, Vocabulary
 from heed.errors import HeedError
-from heed.inference.terms import Term, Terms, Writing
+from heed.inference.constraints import Term, Terms, Writing
 from heed.symbols import EOS
 from tests.decoding.test_constraints import ranked, search
 from tests.decoding.test_search import TableModel, assert_same, batch_of, log_p

@@ -1,6 +1,6 @@
-"""Terms: words that a translation must contain where their source words occur, and the constraint that puts them there.
+"""Constraints in words: a prefix with which a translation begins, and terms that it contains.
 
-The search spreads its beam over how much of them is there (Post & Vilar 2018; Hu et al. 2019).
+`Terms` are those of a glossary. `Writing` turns words into constraints over the pieces of a vocabulary.
 """
 
 import re
@@ -13,7 +13,8 @@ from pathlib import Path
 import torch
 
 from heed.characters import normalized
-from heed.decoding.constraints import Constraint, Mask, Vocabulary
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.decoding.constraints import Constraint, Mask, Prefix, PrefixText, Vocabulary
 from heed.errors import HeedError
 from heed.evaluation.words import CASEFOLDED_WORD, SPACELESS_LETTERS
 from heed.symbols import EOS, UNK, WORD_START
@@ -105,6 +106,25 @@ class Writing:
     def __init__(self, encode: Callable[[str], list[int]], vocabulary: Vocabulary) -> None:
         self.encode, self.vocabulary = encode, vocabulary
 
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "Writing":
+        """Return how the target language of a tokenizer is written."""
+        return cls(lambda text: tokenizer.encode_tgt([text])[0], Vocabulary(tokenizer.tgt_texts))
+
+    def text(self, pieces: Sequence[int]) -> bytes:
+        """Return the text of pieces."""
+        return b"".join(self.vocabulary.pieces[piece] for piece in pieces)
+
+    def prefix(self, text: str) -> list[Prefix]:
+        """Return the constraint that a translation begins with a text, as the tokenizer normalises it; [] for no text.
+
+        White space at the end of the text means that a word begins there.
+        """
+        if not text.strip():
+            return []
+        end = SPACE if text[-1].isspace() else b""
+        return [Prefix(PrefixText(self.vocabulary, self.text(self.encode(text)) + end))]
+
     @cached_property
     def separating(self) -> Mask:
         """Which pieces begin with a character that ends a word."""
@@ -159,7 +179,7 @@ class Target:
 
     @cached_property
     def text(self) -> bytes:
-        return b"".join(self.writing.vocabulary.pieces[piece] for piece in self.pieces).removeprefix(SPACE)
+        return self.writing.text(self.pieces).removeprefix(SPACE)
 
     @cached_property
     def spelled(self) -> list[int]:
