@@ -6,9 +6,10 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,6 +21,7 @@ from heed.evaluation.words import CASEFOLDED_WORD, SPACELESS_LETTERS
 from heed.symbols import EOS, UNK, WORD_START
 
 SPACE = WORD_START.encode()
+LETTER = b"\xfe"  # stands for any letter: it occurs in no text
 SPACELESS = f"[{SPACELESS_LETTERS}]"
 PART = re.compile(rf"{CASEFOLDED_WORD.pattern}|\S")
 """A word, or a symbol."""
@@ -231,20 +233,25 @@ class UnmetTerms(Constraint):
     writing: Writing
     unmet: tuple[tuple[Target, ...], ...]
     ending: tuple[tuple[Target, ...], ...] = ()
-    """Those at the end of the text, which are met unless the next piece continues their last word."""
+    """Those at the end of the translation, which are met unless the next piece continues their last word."""
     text: bytes = b""
+    """The end of the translation, as far as it matters, see `_relevant_end`."""
+    known: dict[Any, "UnmetTerms"] = field(default_factory=dict, compare=False, repr=False)
+    """All that were met before, by their other fields: there are few, and each computes what it is asked only once."""
+    followers: dict[int, "UnmetTerms | None"] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def needs(self) -> int:
-        def fewest(terms: Sequence[tuple[Target, ...]], write: Callable[[Target], list[int]]) -> int:
-            """The pieces of all terms from their beginnings, less what ``write`` saves for one of them."""
-            most = [min(target.most for target in targets) for targets in terms]
-            pairs = ((number, write(each)) for number, targets in zip(most, terms, strict=True) for each in targets)
-            return sum(most) - max((number - len(pieces) for number, pieces in pairs if pieces), default=0)
-
-        begun = fewest(self.unmet, lambda target: target.begin(self.text))
+        begun = self._fewest(self.unmet, lambda target: target.begin(self.text))
         # To complete a part of a term may continue a last word that is another one, which must then be written again.
-        return min(begun, fewest((*self.unmet, *self.ending), lambda target: target.rest(self.text)))
+        return min(begun, self._fewest((*self.unmet, *self.ending), lambda target: target.rest(self.text)))
+
+    @staticmethod
+    def _fewest(terms: Sequence[tuple[Target, ...]], write: Callable[[Target], list[int]]) -> int:
+        """Return the pieces of all terms from their beginnings, less what ``write`` saves for one of them."""
+        most = [min(target.most for target in targets) for targets in terms]
+        pairs = ((number, write(each)) for number, targets in zip(most, terms, strict=True) for each in targets)
+        return sum(most) - max((number - len(pieces) for number, pieces in pairs if pieces), default=0)
 
     @property
     def distance(self) -> int:
@@ -256,8 +263,13 @@ class UnmetTerms(Constraint):
         pieces = (pieces[:1] for target in targets for pieces in (target.rest(self.text), target.begin(self.text)))
         return list(dict.fromkeys(piece for first in pieces for piece in first))
 
+    @cached_property
+    def _most(self) -> int:
+        """The most pieces that are needed after any piece."""
+        return sum(min(target.most for target in targets) for targets in (*self.unmet, *self.ending))
+
     def forbidden(self, room: int, vocab: int) -> Mask | None:
-        if room >= sum(min(target.most for target in targets) for targets in (*self.unmet, *self.ending)):
+        if room >= self._most:
             return None
         if not self.unmet:
             mask = ~self.writing.separating
@@ -268,17 +280,34 @@ class UnmetTerms(Constraint):
         return mask
 
     def after(self, piece: int) -> "UnmetTerms | None":
-        unmet, text = list(self.unmet), self.text + self.writing.vocabulary.pieces[piece]
-        if self.ending and not _is_edge(text, len(self.text)):
-            unmet += self.ending
+        if piece not in self.followers:
+            self.followers[piece] = self._after(self.writing.vocabulary.pieces[piece])
+        return self.followers[piece]
+
+    def _after(self, piece: bytes) -> "UnmetTerms | None":
+        text = self.text + piece
+        is_continued = self.ending and not _is_edge(text, len(self.text))
         ending: list[tuple[Target, ...]] = []
         left: list[tuple[Target, ...]] = []
-        for targets in unmet:
+        for targets in (*self.unmet, *(self.ending if is_continued else ())):
             places = [place for target in targets for place in target.ends(text, len(self.text))]
-            if any(place < len(text) for place in places):
-                continue
-            (ending if places else left).append(targets)
-        return UnmetTerms(self.writing, tuple(left), tuple(ending), text) if left or ending else None
+            if not any(place < len(text) for place in places):
+                (ending if places else left).append(targets)
+        if not (left or ending):
+            return None
+        unmet, ends = tuple(left), tuple(ending)
+        end = _relevant_end(text, [target for targets in (*unmet, *ends) for target in targets])
+        found = UnmetTerms(self.writing, unmet, ends, end, self.known)
+        return self.known.setdefault((unmet, ends, end), found)
+
+
+def _relevant_end(text: bytes, targets: Sequence[Target]) -> bytes:
+    """Return a short text that ends as another one, for what may follow: with a part of a target, if it does."""
+    longest = max(len(target.text) for target in targets)
+    for start in range(max(0, len(text) - longest), len(text)):
+        if _is_edge(text, start) and any(target.text.startswith(text[start:]) for target in targets):
+            return SPACE + text[start:]
+    return SPACE if text.endswith(SPACE) else LETTER if _is_letter(text, len(text), before=True) else b"."
 
 
 def _is_edge(text: bytes, place: int) -> bool:
