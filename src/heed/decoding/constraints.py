@@ -158,7 +158,7 @@ def raised_limit(limit: int, constraints: Sequence[Constraint], extra: int, maxi
     needs = sum(each.needs for each in constraints) + 1
     if maximum is not None and needs > maximum:
         raise HeedError(
-            f"the constraints of this sentence need {needs:,} subwords, and the model writes at most {maximum:,}: "
+            f"The constraints of this sentence need {needs:,} subwords, and the model writes at most {maximum:,}: "
             "shorten the prefix, or leave out terms."
         )
     raised = max(limit, needs + extra) if constraints else limit
@@ -196,7 +196,7 @@ class Vocabulary:
     """The pieces of a vocabulary as bytes, to compare them with text.
 
     Args:
-        pieces: the bytes of each piece in UTF-8, "▁" for a space; empty for a piece without text, such as EOS.
+        pieces: the bytes of each piece in UTF-8; empty for a piece without text, such as EOS.
     """
 
     def __init__(self, pieces: Sequence[bytes]) -> None:

@@ -5,7 +5,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,10 +18,9 @@ from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding.constraints import Constraint, Mask, Prefix, PrefixText, Vocabulary
 from heed.errors import HeedError
 from heed.evaluation.words import CASEFOLDED_WORD, SPACELESS_LETTERS
-from heed.symbols import EOS, UNK, WORD_START
+from heed.symbols import EOS, UNK, WORD_START_BYTE
 
-SPACE = WORD_START.encode()
-LETTER = b"\xfe"  # stands for any letter: it occurs in no text
+LETTER = b"\xfd"  # stands for any letter: it occurs in no text
 SPACELESS = f"[{SPACELESS_LETTERS}]"
 PART = re.compile(rf"{CASEFOLDED_WORD.pattern}|\S")
 """A word, or a symbol."""
@@ -69,7 +68,18 @@ class Terms:
             terms.append(Term(source.strip(), found))
         return cls(terms)
 
-    def of(self, sentence: str) -> list[Term]:
+    @classmethod
+    def of(cls, terms: "TermsInput") -> "Terms":
+        """Return terms from a mapping of source words to target words, or to several of them; None: no terms."""
+        if isinstance(terms, Terms):
+            return terms
+        pairs = ((source, (each,) if isinstance(each, str) else tuple(each)) for source, each in (terms or {}).items())
+        return cls(Term(source, targets) for source, targets in pairs)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_parts)
+
+    def in_sentence(self, sentence: str) -> list[Term]:
         """Return the terms whose source occurs in a sentence, in this order."""
         words = _parts(normalized(sentence))
         folded = [word.casefold() for word in words]
@@ -88,6 +98,9 @@ class Terms:
             start += chosen[0]
             found[chosen[1]] = None
         return list(found)
+
+
+TermsInput = Terms | Mapping[str, str | Sequence[str]] | None
 
 
 def _parts(text: str) -> list[str]:
@@ -124,7 +137,7 @@ class Writing:
         """
         if not text.strip():
             return []
-        end = SPACE if text[-1].isspace() else b""
+        end = WORD_START_BYTE if text[-1].isspace() else b""
         return [Prefix(PrefixText(self.vocabulary, self.text(self.encode(text)) + end))]
 
     @cached_property
@@ -132,8 +145,8 @@ class Writing:
         """Which pieces begin with a character that ends a word."""
         return torch.tensor([bool(text) and not _is_letter(text[:4], 0) for text in self.vocabulary.pieces])
 
-    def constraint(self, terms: Sequence[Term]) -> "UnmetTerms":
-        """Return the constraint that each term has one of its targets in the translation.
+    def terms(self, terms: Sequence[Term]) -> list["UnmetTerms"]:
+        """Return the constraint that each term has one of its targets in the translation; [] for no terms.
 
         Raises:
             HeedError: if the vocabulary cannot write a term.
@@ -145,9 +158,9 @@ class Writing:
         if () in found:
             term = terms[found.index(())]
             raise HeedError(
-                f"the model cannot write the term {' | '.join(term.targets)}: its tokenizer lacks a character."
+                f"The model cannot write the term {' | '.join(term.targets)}: its tokenizer lacks a character."
             )
-        return UnmetTerms(self, tuple(found))
+        return [UnmetTerms(self, tuple(found))] if found else []
 
     def spell(self, text: bytes) -> list[int]:
         """Return the longest pieces that write a text, from left to right."""
@@ -181,7 +194,7 @@ class Target:
 
     @cached_property
     def text(self) -> bytes:
-        return self.writing.text(self.pieces).removeprefix(SPACE)
+        return self.writing.text(self.pieces).removeprefix(WORD_START_BYTE)
 
     @cached_property
     def spelled(self) -> list[int]:
@@ -191,7 +204,7 @@ class Target:
     @cached_property
     def after_places(self) -> dict[int, int]:
         """For each place of the text at which one of `pieces` ends, the number of pieces before it."""
-        place, found = -len(SPACE), {}
+        place, found = -len(WORD_START_BYTE), {}
         for number, piece in enumerate(self.pieces, 1):
             place += len(self.writing.vocabulary.pieces[piece])
             found[place] = number
@@ -204,7 +217,7 @@ class Target:
 
     def begin(self, before: bytes) -> list[int]:
         """Return the pieces that write it after a text."""
-        glued = before.endswith(SPACE) or (before and re.match(SPACELESS, self.words))
+        glued = before.endswith(WORD_START_BYTE) or (before and re.match(SPACELESS, self.words))
         return self.spelled if glued else self.pieces
 
     def rest(self, before: bytes) -> list[int]:
@@ -306,8 +319,14 @@ def _relevant_end(text: bytes, targets: Sequence[Target]) -> bytes:
     longest = max(len(target.text) for target in targets)
     for start in range(max(0, len(text) - longest), len(text)):
         if _is_edge(text, start) and any(target.text.startswith(text[start:]) for target in targets):
-            return SPACE + text[start:]
-    return SPACE if text.endswith(SPACE) else LETTER if _is_letter(text, len(text), before=True) else b"."
+            return WORD_START_BYTE + text[start:]
+    return (
+        WORD_START_BYTE
+        if text.endswith(WORD_START_BYTE)
+        else LETTER
+        if _is_letter(text, len(text), before=True)
+        else b"."
+    )
 
 
 def _is_edge(text: bytes, place: int) -> bool:
@@ -318,6 +337,6 @@ def _is_edge(text: bytes, place: int) -> bool:
 def _is_letter(text: bytes, place: int, *, before: bool = False) -> bool:
     """Return whether the character at, or before, a place of a text is a letter or digit of a script with spaces."""
     part = text[max(0, place - 4) : place] if before else text[place : place + 4]
-    chars = part.decode(errors="ignore").replace(WORD_START, " ")
+    chars = part.replace(WORD_START_BYTE, b" ").decode(errors="ignore")
     char = (chars[-1:] if before else chars[:1]) or "a"  # a part of a character: it may be one
     return char.isalnum() and not re.match(SPACELESS, char)

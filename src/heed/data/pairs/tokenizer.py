@@ -13,7 +13,7 @@ import sentencepiece as spm
 from heed.directions import LANGUAGE_TAG, language_tag
 from heed.errors import HeedError
 from heed.files import write_file
-from heed.symbols import BOS, EOS, PAD, UNK
+from heed.symbols import BOS, EOS, PAD, UNK, UNK_BYTE, WORD_START, WORD_START_BYTE
 
 FILES = {True: ("tokenizer.model",), False: ("src.model", "tgt.model")}
 """File names of a joint model, and of separate ones."""
@@ -64,14 +64,15 @@ class Tokenizer:
 
     @cached_property
     def tgt_texts(self) -> list[bytes]:
-        """The text of each target piece in UTF-8, "▁" for a space; empty for special symbols, 0xFF for UNK."""
-        texts = self.tgt_pieces(range(self.tgt_vocab))
-        ids = range(self.tgt_vocab)
-        found = [
-            bytes.fromhex(text[3:-1]) if self._tgt.is_byte(id_) else b"" if self._tgt.is_control(id_) else text.encode()
-            for id_, text in zip(ids, texts, strict=True)
-        ]
-        return [*found[:UNK], b"\xff", *found[UNK + 1 :]]
+        """The text of each target piece in UTF-8, with `WORD_START_BYTE` and `UNK_BYTE`; empty for PAD, BOS and EOS."""
+
+        def text(id_: int, piece: str) -> bytes:
+            if self._tgt.is_byte(id_):
+                return bytes.fromhex(piece[3:-1]).rstrip(b"\xfd\xfe\xff")  # UTF-8 has none of these
+            return b"" if self._tgt.is_control(id_) else WORD_START_BYTE.join(map(str.encode, piece.split(WORD_START)))
+
+        texts = map(text, range(self.tgt_vocab), self.tgt_pieces(range(self.tgt_vocab)))
+        return [UNK_BYTE if id_ == UNK else each for id_, each in enumerate(texts)]
 
     def with_known_spaces(self, text: str) -> str:
         """Return a source text with a space for each character of white space for which there is no piece."""
