@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
-from heed.decoding.constraints import Rules
+from heed.decoding.constraints import RowConstraints
 from heed.decoding.search import (
     Constraints,
     History,
@@ -168,7 +168,7 @@ class Beams:
     penalties: Float[Tensor, " T"]  # the denominator of the score for each length
 
     def extend(
-        self, logits: Float[Tensor, "R V"], beam: int, length: int = 1, rules: Rules | None = None
+        self, logits: Float[Tensor, "R V"], beam: int, length: int = 1, rules: RowConstraints | None = None
     ) -> tuple["Beams", Int[Tensor, "N {beam}"]]:
         """Return the ``beam`` most probable extensions of each sentence's prefixes, and the index of each one's prefix.
 

@@ -1,7 +1,7 @@
 """Constraints of a search: values that say which pieces may follow, passed in as edits of attention are.
 
 A constraint belongs to one sentence. It never changes: `Constraint.after` returns what is left of it when a piece has
-been chosen. A search asks `Rules`, the constraints of all its rows, and knows nothing else of them.
+been chosen. A search asks `RowConstraints`, the constraints of all its rows, and knows nothing else of them.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from heed.errors import HeedError
 from heed.symbols import EOS
 
 IMPOSSIBLE = 10**9  # pieces
-Mask = Bool[Tensor, " V"]
+Forbidden = Bool[Tensor, " V"]
 """True for the pieces of a vocabulary that may not follow."""
 
 
@@ -42,7 +42,7 @@ class Constraint(ABC):
         return ()
 
     @abstractmethod
-    def forbidden(self, room: int, vocab: int) -> Mask | None:
+    def forbidden(self, room: int, vocab: int) -> Forbidden | None:
         """Return which of the ``vocab`` pieces may not follow; None if all may.
 
         Args:
@@ -55,7 +55,7 @@ class Constraint(ABC):
 
 
 @dataclass(frozen=True)
-class Rules:
+class RowConstraints:
     """The constraints of each row of a search, in order of their priority."""
 
     rows: Sequence[Sequence[Constraint]]
@@ -74,13 +74,13 @@ class Rules:
             torch.stack([none if mask is None else mask for mask in masks]).to(log_probs.device), -torch.inf
         )
 
-    def after(self, rows: Sequence[int], pieces: Sequence[int]) -> "Rules | None":
+    def after(self, rows: Sequence[int], pieces: Sequence[int]) -> "RowConstraints | None":
         """Return the rules when ``pieces`` follow the former ``rows``; None if no constraint is left."""
         left = [
             () if piece == EOS else tuple(filter(None, (each.after(piece) for each in self.rows[row])))
             for row, piece in zip(rows, pieces, strict=True)
         ]
-        return Rules(left, [self.limits[row] for row in rows]) if any(left) else None
+        return RowConstraints(left, [self.limits[row] for row in rows]) if any(left) else None
 
     @property
     def is_shared(self) -> bool:
@@ -108,15 +108,15 @@ class Rules:
         ]
         return torch.tensor(shared, device=choice.device)
 
-    def keep(self, rows: Sequence[int]) -> "Rules":
+    def keep(self, rows: Sequence[int]) -> "RowConstraints":
         """Return the rules of these rows."""
-        return Rules([self.rows[row] for row in rows], [self.limits[row] for row in rows])
+        return RowConstraints([self.rows[row] for row in rows], [self.limits[row] for row in rows])
 
 
-def _forbidden(constraints: Sequence[Constraint], room: int, vocab: int) -> Mask | None:
+def _forbidden(constraints: Sequence[Constraint], room: int, vocab: int) -> Forbidden | None:
     """Return which pieces may not follow. A constraint that leaves none to those before it is not applied."""
     needs = sum(each.needs for each in constraints)
-    found: Mask | None = None
+    found: Forbidden | None = None
     for constraint in constraints:
         if (mask := constraint.forbidden(room - needs + constraint.needs, vocab)) is not None:
             both = mask if found is None else found | mask
@@ -130,7 +130,7 @@ def _forbidden(constraints: Sequence[Constraint], room: int, vocab: int) -> Mask
 def _share_beam(
     scores: Float[Tensor, " C"], best: list[int], rows: Sequence[Sequence[Constraint]], vocab: int
 ) -> list[int]:
-    """Return the extensions that the beam of one sentence keeps, see `Rules.share_beam`."""
+    """Return the extensions that the beam of one sentence keeps, see `RowConstraints.share_beam`."""
     if not any(each.distance for row in rows for each in row):
         return best
     likely = scores[: len(rows) * vocab].view(len(rows), vocab).argmax(1).tolist()
@@ -176,7 +176,7 @@ class NoRepeatedNGrams(Constraint):
     pieces: tuple[int, ...] = ()
     """The translation so far."""
 
-    def forbidden(self, room: int, vocab: int) -> Mask | None:
+    def forbidden(self, room: int, vocab: int) -> Forbidden | None:
         last = len(self.pieces) - self.size + 1  # where the n-gram begins that the next piece ends
         starts = [place for place in range(last) if self.pieces[place : place + self.size - 1] == self.pieces[last:]]
         if not starts:
@@ -235,7 +235,7 @@ class Prefix(Constraint):
     def needs(self) -> int:
         return self.text.fewest[self.start]
 
-    def forbidden(self, room: int, vocab: int) -> Mask:
+    def forbidden(self, room: int, vocab: int) -> Forbidden:
         mask = torch.ones(vocab, dtype=torch.bool)
         mask[[piece for piece, needs in self.text.following[self.start] if needs <= room]] = False
         return mask

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
-from heed.decoding.constraints import Constraint, NoRepeatedNGrams, Rules, raised_limit
+from heed.decoding.constraints import Constraint, NoRepeatedNGrams, RowConstraints, raised_limit
 from heed.errors import HeedError
 from heed.functional.linear import Prepare
 from heed.kernels.choice import is_plain
@@ -91,12 +91,12 @@ class Search(ABC):
         extra = self.max_length_extra
         return [raised_limit(limit, own, extra, maximum) for limit, own in zip(limits, constraints, strict=True)]
 
-    def rules(self, constraints: Constraints, limits: Sequence[int]) -> Rules | None:
+    def rules(self, constraints: Constraints, limits: Sequence[int]) -> RowConstraints | None:
         """Return the constraints of a search with one row per sentence; None if there are none."""
         constraints = constraints or [()] * len(limits)
         if self.no_repeat_ngram_size:
             constraints = [(*own, NoRepeatedNGrams(self.no_repeat_ngram_size)) for own in constraints]
-        return Rules(constraints, limits) if any(constraints) else None
+        return RowConstraints(constraints, limits) if any(constraints) else None
 
     def limit(self, src_length: int, maximum: int | None) -> int:
         """Return the maximal number of target tokens of a sentence, given the limit of the model, if it has one."""
@@ -125,7 +125,7 @@ def decode_rows(
     state: DecoderState,
     limits: Sequence[int],
     choose: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]],
-    rules: Rules | None = None,
+    rules: RowConstraints | None = None,
 ) -> list[Hypothesis]:
     """Decode one hypothesis per row, one token per step. Its score is its log-probability.
 

@@ -15,12 +15,12 @@ import torch
 
 from heed.characters import normalized
 from heed.data.pairs.tokenizer import Tokenizer
-from heed.decoding.constraints import Constraint, Mask, Prefix, PrefixText, Vocabulary
+from heed.decoding.constraints import Constraint, Forbidden, Prefix, PrefixText, Vocabulary
 from heed.errors import HeedError
 from heed.evaluation.words import CASEFOLDED_WORD, SPACELESS_LETTERS
 from heed.symbols import EOS, UNK, WORD_START_BYTE
 
-LETTER = b"\xfd"  # stands for any letter: it occurs in no text
+ANY_LETTER = b"\xfd"  # stands for any letter: it occurs in no text
 SPACELESS = f"[{SPACELESS_LETTERS}]"
 PART = re.compile(rf"{CASEFOLDED_WORD.pattern}|\S")
 """A word, or a symbol."""
@@ -141,7 +141,7 @@ class Writing:
         return [Prefix(PrefixText(self.vocabulary, self.text(self.encode(text)) + end))]
 
     @cached_property
-    def separating(self) -> Mask:
+    def separating(self) -> Forbidden:
         """Which pieces begin with a character that ends a word."""
         return torch.tensor([bool(text) and not _is_letter(text[:4], 0) for text in self.vocabulary.pieces])
 
@@ -281,7 +281,7 @@ class UnmetTerms(Constraint):
         """The most pieces that are needed after any piece."""
         return sum(min(target.most for target in targets) for targets in (*self.unmet, *self.ending))
 
-    def forbidden(self, room: int, vocab: int) -> Mask | None:
+    def forbidden(self, room: int, vocab: int) -> Forbidden | None:
         if room >= self._most:
             return None
         if not self.unmet:
@@ -323,7 +323,7 @@ def _relevant_end(text: bytes, targets: Sequence[Target]) -> bytes:
     return (
         WORD_START_BYTE
         if text.endswith(WORD_START_BYTE)
-        else LETTER
+        else ANY_LETTER
         if _is_letter(text, len(text), before=True)
         else b"."
     )
