@@ -197,6 +197,8 @@ def _format(args: argparse.Namespace, number: int, source: str, translations: "l
 def _plain(translation: "Translation") -> dict[str, Any]:
     names = ("text", "score", "log_prob", "finished", "symptoms")
     plain: dict[str, Any] = {name: getattr(translation, name) for name in names}
+    if translation.pieces:
+        plain["pieces"] = [[piece, round(log_prob, 4)] for piece, log_prob in translation.pieces]
     if translation.alignment is not None:
         plain["alignment"] = " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment)
     return plain

@@ -18,6 +18,7 @@ from heed.decoding.search import (
     Hypothesis,
     NBest,
     Search,
+    differences,
     for_search,
     steps_between_stop_checks,
     token_log_probs,
@@ -141,20 +142,20 @@ class BeamSearch(Search):
             ends.sort(key=lambda end: (tokens[end[0]][end[1]] != EOS, -scores[end[0]][end[1]]))
             hypotheses = []
             for t, k in ends[: self.n_best]:
-                prefix, finished = _trace(tokens, parents, t, k), tokens[t][k] == EOS
-                prefix = prefix[:-1] if finished else prefix
-                hypotheses.append(Hypothesis(prefix, log_probs[t][k], scores[t][k], finished))
+                places, finished = _trace(parents, t, k), tokens[t][k] == EOS
+                prefix = [tokens[step][place] for step, place in enumerate(places[:t] if finished else places)]
+                steps = differences([log_probs[step][place] for step, place in enumerate(places)])
+                hypotheses.append(Hypothesis(prefix, log_probs[t][k], scores[t][k], finished, steps))
             found.append(hypotheses or [EMPTY])
         return found
 
 
-def _trace(tokens: list[list[int]], parents: list[list[int]], step: int, place: int) -> list[int]:
-    """Return the tokens of the prefix at position ``place`` of the beam after a step."""
-    prefix = []
-    for t in range(step, -1, -1):
-        prefix.append(tokens[t][place])
-        place = parents[t][place]
-    return prefix[::-1]
+def _trace(parents: list[list[int]], step: int, place: int) -> list[int]:
+    """Return where in the beam the prefix at a place after a step was, after each step up to this one."""
+    places = [place]
+    for t in range(step, 0, -1):
+        places.append(parents[t][places[-1]])
+    return places[::-1]
 
 
 @dataclass(frozen=True)

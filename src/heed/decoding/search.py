@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Annotated
 
 import torch
@@ -34,6 +35,8 @@ class Hypothesis:
     log_prob: float  # the sum of log p over the tokens, and EOS if finished, in nats
     score: float  # the value by which the search ranks
     finished: bool  # whether it ends with EOS, instead of being cut at the length limit
+    token_log_probs: Sequence[float] = field(default=(), compare=False)
+    """log p of each token, and of EOS if finished; empty if the engine does not say."""
 
 
 NBest = list[Hypothesis]  # hypotheses of one sentence, best first
@@ -173,10 +176,16 @@ def decode_rows(
 
 
 def _cut(tokens: list[int], log_probs: list[float], limit: int) -> Hypothesis:
-    """Return the hypothesis that ends with the first EOS, or at the limit."""
+    """Return the hypothesis that ends with the first EOS, or at the limit. ``log_probs`` are sums up to each token."""
     end = tokens.index(EOS) if EOS in tokens[:limit] else None
-    log_prob = log_probs[limit - 1 if end is None else end]
-    return Hypothesis(tokens[:limit] if end is None else tokens[:end], log_prob, log_prob, finished=end is not None)
+    length = limit if end is None else end + 1
+    log_prob, steps = log_probs[length - 1], differences(log_probs[:length])
+    return Hypothesis(tokens[:limit] if end is None else tokens[:end], log_prob, log_prob, end is not None, steps)
+
+
+def differences(sums: Sequence[float]) -> list[float]:
+    """Return the numbers of which these are the sums, each up to its place."""
+    return [after - before for before, after in pairwise([0.0, *sums])]
 
 
 class History:

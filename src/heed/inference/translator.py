@@ -412,10 +412,16 @@ class Translator:
                         each.finished,
                         translation_symptoms(source, text, finished=each.finished, best_is_empty=row in empty),
                         alignment=alignment,
+                        pieces=() if row in copied else self._pieces(each),
                     )
                     for each, next_text, alignment in zip(n_best, texts, links, strict=False)
                 ]
             done += len(sentences)
+
+    def _pieces(self, hypothesis: Hypothesis) -> tuple[tuple[str, float], ...]:
+        """Return the pieces of a hypothesis with log p of each; none if the engine does not say."""
+        ids = [*hypothesis.tokens, *[EOS] * hypothesis.finished]
+        return tuple(zip(self.tokenizer.tgt_pieces(ids), hypothesis.token_log_probs, strict=False))
 
     def _quiet(self) -> "Translator":
         """Return a translator for sentences that ``on_batch`` has already counted."""
