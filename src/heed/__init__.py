@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from heed import interventions, plot
     from heed.errors import HeedError
+    from heed.inference.constraints import Terms
     from heed.inference.loading import load
     from heed.inference.outputs import Attended, Translation
     from heed.inference.translator import Translator
@@ -38,13 +39,14 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 __all__ = [
-    "Attended", "HeedError", "TrainedRun", "Translation", "Translator", "__version__", "check", "compare",
+    "Attended", "HeedError", "Terms", "TrainedRun", "Translation", "Translator", "__version__", "check", "compare",
     "interventions", "load", "plot", "train",
 ]  # fmt: skip
 
 _PLACES = {
     "Attended": "heed.inference.outputs:Attended",
     "HeedError": "heed.errors:HeedError",
+    "Terms": "heed.inference.constraints:Terms",
     "TrainedRun": "heed.runs.trained:TrainedRun",
     "Translation": "heed.inference.outputs:Translation",
     "Translator": "heed.inference.translator:Translator",

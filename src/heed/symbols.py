@@ -8,3 +8,5 @@ SPECIAL_PIECES = (PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE)
 
 WORD_START = "▁"
 """SentencePiece's mark (U+2581) for the space before a word; a piece that starts with it starts a word."""
+WORD_START_BYTE, UNK_BYTE = b"\xfe", b"\xff"
+"""What stands for WORD_START and UNK in the text of pieces as bytes: bytes that never occur in UTF-8."""

@@ -11,6 +11,7 @@ import heed
 from heed.errors import HeedError
 from heed.export import parity, to_ctranslate2
 from heed.export.to_ctranslate2 import CTranslate2Engine
+from heed.inference.searches import SearchOptions
 from tests.export.models import LINES, UNSCALED, positions, transformer, write_model, write_run
 
 pytestmark = pytest.mark.slow
@@ -43,6 +44,20 @@ def test_greedy_translations_are_those_of_heed(
     sentences = [*LINES, "", " ", "ünknown dog"]
     translator = heed.load(run, device="cpu")
     assert translator.with_engine(engine).translate(sentences, beam=1) == translator.translate(sentences, beam=1)
+
+
+def test_no_sequence_occurs_twice_there_either(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", transformer())
+    translator = heed.load(run, device="cpu")
+    to_ctranslate2.export(translator, tmp_path / "out", parity.validation_set(run, translator.directions))
+    other = translator.with_engine(CTranslate2Engine(tmp_path / "out"))
+    for size in (1, 2, 3):
+        options: SearchOptions = {"beam": 1, "no_repeat_ngram_size": size}
+        assert other.translate(LINES, **options) == translator.translate(LINES, **options)
+    assert translator.translate(LINES, beam=1, no_repeat_ngram_size=1) != translator.translate(LINES, beam=1)
+    for options in ({"prefix": "a"}, {"terms": {"dog": "cat"}}):
+        with pytest.raises(HeedError, match="CTranslate2 knows neither prefixes nor terms"):
+            other.translate(LINES, **options)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, SampleSearch, Search
+from heed.decoding.search import Constraints
 from heed.errors import HeedError
 from heed.inference.engine import Engine, length_batches, pad
 from heed.inference.translator import Translator
@@ -26,11 +27,13 @@ class Echo(Engine):
     def __init__(self) -> None:
         self.batches: list[int] = []
 
-    def check(self, search: Search) -> None:
+    def check(self, search: Search, *, constrained: bool = False) -> None:
         if isinstance(search, SampleSearch):
             raise HeedError("An echo has no samples.")
 
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sequence[Sequence[int]], search: Search, constraints: Constraints = None
+    ) -> list[list[Hypothesis]]:
         self.batches.append(len(sources))
         return [[Hypothesis([*ids], log_prob=-1.0, score=-1.0, finished=True)] for ids in sources]
 

@@ -20,7 +20,7 @@ from tests.decoding.test_sampling import BigramModel
 VOCABULARY = ["", "", "", "", "a", "dog", "dogs", "run", "runs", "."]
 LENGTH_LIMITS = {"max_length_factor": 1.0, "max_length_extra": 3}
 SETTINGS = {"utility": "chrf", "beam": 3, "length_penalty": 0.6, "samples": 6, "n_best": 4}
-SETTINGS |= {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 3, **LENGTH_LIMITS}
+SETTINGS |= {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 3, "no_repeat_ngram_size": 0, **LENGTH_LIMITS}
 SRC = torch.tensor([[5, 7, 6, EOS], [8, EOS, PAD, PAD], [6, 4, EOS, PAD]])
 MASK = SRC != PAD
 

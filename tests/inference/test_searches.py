@@ -8,7 +8,10 @@ from heed.errors import HeedError, command_line_arguments
 from heed.inference.searches import DEFAULTS, LENGTH_LIMITS, SearchKind, resolve_search, search_settings
 from heed.launch.compose import compose
 
-SAVED = {"beam": 3, "length_penalty": 0.6, "n_best": 1, "max_length_factor": 1.0, "max_length_extra": 3}
+SAVED = {
+    "beam": 3, "length_penalty": 0.6, "n_best": 1, "max_length_factor": 1.0, "max_length_extra": 3,
+    "no_repeat_ngram_size": 2,
+}  # fmt: skip
 GREEDY = {name: DEFAULTS["beam"][name] for name in LENGTH_LIMITS}
 
 

@@ -149,6 +149,22 @@ def translate(life: Life) -> None:
         life.problems.append(f"translate {words} {n_best}: {len(far)} translations depend on the batch: {far[0]}")
 
 
+def constrain(life: Life) -> None:
+    """Translate with a prefix and with a term, both of the first reference: they are in every translation."""
+    stem = _stem(life)
+    source, reference = (oracles.read(stem.with_suffix(f".{side}"))[0] for side in ("src", "ref"))
+    word, target = source.split()[0], reference.split()[-1].strip(".?!")
+    (life.folder / "terms.tsv").write_text(f"{word}\t{target}\n", encoding="utf-8")
+    command = ["translate", str(life.run()), "--input", f"{stem}.src", "--json"]
+    for options in (["--prefix", reference[:6]], ["--terms", str(life.folder / "terms.tsv")]):
+        for line in life.heed(*command, *options).out.splitlines():
+            found = json.loads(line)
+            text = found["translations"][0]["text"]
+            holds = text.startswith(reference[:6].strip()) if "--prefix" in options else target.lower() in text.lower()
+            if not holds and ("--prefix" in options or word in found["source"].split()):
+                life.problems.append(f"constrain {options}: {found}")
+
+
 def score(life: Life) -> None:
     """Score the references: as many numbers as lines, all below 0."""
     stem = _stem(life)
@@ -287,8 +303,8 @@ def changed_text(life: Life) -> None:
 
 STAGES: dict[str, Callable[[Life], None]] = {
     act.__name__: act
-    for act in (ablate, align, attend, average, changed_text, check, compare, evaluate, export, fine_tune, kill, patch,
-                processes, report, reproduce, score, search, serve, synthesize, translate)
+    for act in (ablate, align, attend, average, changed_text, check, compare, constrain, evaluate, export, fine_tune, kill,
+                patch, processes, report, reproduce, score, search, serve, synthesize, translate)
 }  # fmt: skip
 """By name."""
 COSTLY = ("search", "compare", "fine_tune", "processes", "reproduce", "changed_text")

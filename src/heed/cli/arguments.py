@@ -36,7 +36,7 @@ TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("FILE", "DIR", "RUN", "RUN|CKPT", "STUDY"), Path),
     **dict.fromkeys(("N", "K"), int),
     **dict.fromkeys(("A", "P", "T"), float),
-    **dict.fromkeys(("SENTENCE", "RUN|SENTENCE", "WORDS"), utf8_text),
+    **dict.fromkeys(("SENTENCE", "RUN|SENTENCE", "TEXT", "WORDS"), utf8_text),
 }
 """Types of values by their name in help texts; others are text."""
 
@@ -126,7 +126,12 @@ def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
     options: dict[str, Any] = {
         name: getattr(args, name, None) for name in ("device", "direction", "batch_tokens", "max_tokens")
     }
+    is_constrained = any(getattr(args, name, None) for name in ("prefix", "prefix_file", "terms"))
     engine = getattr(args, "engine", "heed")
+    if is_constrained:
+        if engine == "ctranslate2":
+            raise HeedError("--prefix, --prefix-file and --terms need heed's own engine: leave out --engine.")
+        engine = "heed"
     if engine == "heed" or (engine == "auto" and find_spec("ctranslate2") is None):
         from heed.inference import loading
 

@@ -15,6 +15,7 @@ from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import (
     LINES_AT_ONCE,
     path_text,
+    read_file,
     read_lines,
     resumable_output,
     standard_input,
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
             output = resumable_output(args.output, settings, block=LINES_AT_ONCE, resume=args.resume)
             write, done = stack.enter_context(output)
         chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
-        translate = partial(_translations, translator, args=args, chunk=chunk)
+        translate = partial(_translations, translator, args=args, chunk=chunk, done=done)
         shown: dict[str, tuple[int, int]] = {}
         """How many lines show each symptom, and the first one."""
         for number, source, translations in _translated_lines(
@@ -114,6 +115,10 @@ def _check_options(args: argparse.Namespace) -> None:
     """Refuse combinations of options that contradict each other, before the model is loaded."""
     if args.n_best is not None and args.split_sentences:
         raise HeedError("--n-best and --split-sentences do not go together: a line of sentences has one translation.")
+    if args.prefix and args.prefix_file:
+        raise HeedError("--prefix and --prefix-file do not go together: give one of them.")
+    if (args.prefix or args.prefix_file) and args.split_sentences:
+        raise HeedError("A prefix and --split-sentences do not go together: a line of sentences has no one beginning.")
     if args.resume and not (args.input and args.output):
         raise HeedError("--resume continues a file: add --input FILE and --output FILE.")
     if args.resume and args.n_best is not None and not args.json:
@@ -160,12 +165,17 @@ def _translated_lines(
 
 
 def _translations(
-    translator: "Translator", lines: Iterable[str], args: argparse.Namespace, *, chunk: int
+    translator: "Translator", lines: Iterable[str], args: argparse.Namespace, *, chunk: int, done: int = 0
 ) -> "Iterator[list[Translation]]":
     """Return the translations of each line, best first. Wrong options are reported before the first line is read."""
     options: Any = {"chunk": chunk, "alignments": args.alignments, **search_options(args)}
+    if args.terms:
+        from heed.inference.constraints import Terms
+
+        options["terms"] = Terms.read(args.terms)
     if not args.split_sentences:
-        return translator.stream_hypotheses(lines, n=args.n_best, **options)
+        prefix = args.prefix or (read_file(args.prefix_file)[done:] if args.prefix_file else "")
+        return translator.stream_hypotheses(lines, n=args.n_best, prefix=prefix, **options)
     from heed.inference.segmentation import stream_lines
 
     return stream_lines(translator, lines, **options)
@@ -187,6 +197,8 @@ def _format(args: argparse.Namespace, number: int, source: str, translations: "l
 def _plain(translation: "Translation") -> dict[str, Any]:
     names = ("text", "score", "log_prob", "finished", "symptoms")
     plain: dict[str, Any] = {name: getattr(translation, name) for name in names}
+    if translation.pieces:
+        plain["pieces"] = [[piece, round(log_prob, 4)] for piece, log_prob in translation.pieces]
     if translation.alignment is not None:
         plain["alignment"] = " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment)
     return plain
@@ -200,6 +212,7 @@ def _settings(args: argparse.Namespace, translator: "Translator") -> dict[str, A
     if not args.split_sentences:  # a higher limit changes no translation
         ignored.append("max_tokens")
     options = {name: value for name, value in vars(args).items() if name not in ignored}
+    options |= {name: file_digest(options[name]) for name in ("prefix_file", "terms") if options[name]}
     lines = file_digest(args.input) if args.input and args.input.is_file() else None
     engine = type(translator.engine).__name__
     return {**options, "engine": engine, "model": [digest(folder) for folder in args.model], "input": lines}

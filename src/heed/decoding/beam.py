@@ -11,11 +11,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
+from heed.decoding.constraints import RowConstraints
 from heed.decoding.search import (
+    Constraints,
     History,
     Hypothesis,
     NBest,
     Search,
+    differences,
     for_search,
     steps_between_stop_checks,
     token_log_probs,
@@ -62,9 +65,12 @@ class BeamSearch(Search):
         return replace(self, n_best=self.beam)
 
     @torch.inference_mode()
-    def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
+    def __call__(
+        self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], constraints: Constraints = None
+    ) -> list[NBest]:
         model, device = for_search(model), src.device
-        limits = self.limits(model, src_mask)
+        limits = self.limits(model, src_mask, constraints)
+        rules = self.rules(constraints, limits)
         penalties = self._penalties(max(limits), device)
         history = History(len(limits), device)
         state = model.start(model.encode(src, src_mask))
@@ -80,9 +86,11 @@ class BeamSearch(Search):
         for length in range(1, max(limits) + 1):
             output, state = model.step(beams.token.flatten(), state)
             N, K = beams.token.shape
-            beams, parent = beams.extend(output.logits[:, -1], self.beam)
+            beams, parent = beams.extend(output.logits[:, -1], self.beam, length, rules)
             history.append(beams.token, parent, beams.log_prob)
             rows = torch.arange(0, N * K, K, device=device)[:, None] + parent
+            if rules is not None:
+                rules = rules.after(rows.flatten().tolist(), beams.token.flatten().tolist())
             beams = beams.finish(length)
             kept = None
             if length % steps_between_stop_checks(device) == 0 or length == max(limits):
@@ -93,6 +101,9 @@ class BeamSearch(Search):
                     kept = torch.tensor([row for row, done in enumerate(is_done) if not done], device=device)
                     beams, rows = beams.keep(kept), rows[kept]
                     history.keep(kept)
+                    rules = rules and rules.keep(
+                        (kept[:, None] * self.beam + torch.arange(self.beam, device=device)).flatten().tolist()
+                    )
             state = state.reorder(rows.flatten(), sentences=kept)
         return self._hypotheses(history, limits, penalties)
 
@@ -131,20 +142,20 @@ class BeamSearch(Search):
             ends.sort(key=lambda end: (tokens[end[0]][end[1]] != EOS, -scores[end[0]][end[1]]))
             hypotheses = []
             for t, k in ends[: self.n_best]:
-                prefix, finished = _trace(tokens, parents, t, k), tokens[t][k] == EOS
-                prefix = prefix[:-1] if finished else prefix
-                hypotheses.append(Hypothesis(prefix, log_probs[t][k], scores[t][k], finished))
+                places, finished = _trace(parents, t, k), tokens[t][k] == EOS
+                prefix = [tokens[step][place] for step, place in enumerate(places[:t] if finished else places)]
+                steps = differences([log_probs[step][place] for step, place in enumerate(places)])
+                hypotheses.append(Hypothesis(prefix, log_probs[t][k], scores[t][k], finished, steps))
             found.append(hypotheses or [EMPTY])
         return found
 
 
-def _trace(tokens: list[list[int]], parents: list[list[int]], step: int, place: int) -> list[int]:
-    """Return the tokens of the prefix at position ``place`` of the beam after a step."""
-    prefix = []
-    for t in range(step, -1, -1):
-        prefix.append(tokens[t][place])
-        place = parents[t][place]
-    return prefix[::-1]
+def _trace(parents: list[list[int]], step: int, place: int) -> list[int]:
+    """Return where in the beam the prefix at a place after a step was, after each step up to this one."""
+    places = [place]
+    for t in range(step, 0, -1):
+        places.append(parents[t][places[-1]])
+    return places[::-1]
 
 
 @dataclass(frozen=True)
@@ -157,16 +168,27 @@ class Beams:
     limit: Int[Tensor, " N"]
     penalties: Float[Tensor, " T"]  # the denominator of the score for each length
 
-    def extend(self, logits: Float[Tensor, "R V"], beam: int) -> tuple["Beams", Int[Tensor, "N {beam}"]]:
+    def extend(
+        self, logits: Float[Tensor, "R V"], beam: int, length: int = 1, rules: RowConstraints | None = None
+    ) -> tuple["Beams", Int[Tensor, "N {beam}"]]:
         """Return the ``beam`` most probable extensions of each sentence's prefixes, and the index of each one's prefix.
 
-        ``logits`` of the next token have one row per prefix.
+        Args:
+            logits: of the next token, one row per prefix.
+            length: of the prefixes, with the next token.
+            rules: the constraints of each prefix.
         """
         N, V = len(self.token), logits.shape[1]
-        log_prob = token_log_probs(logits).add_(self.log_prob.view(-1, 1)).view(N, -1)
+        log_prob = token_log_probs(logits)
+        if rules is not None:
+            log_prob = rules.forbid(log_prob, length)
+        log_prob = log_prob.add_(self.log_prob.view(-1, 1)).view(N, -1)
         if (missing := beam - log_prob.shape[1]) > 0:  # the vocabulary is smaller than the beam
             log_prob = F.pad(log_prob, (0, missing), value=-torch.inf)
-        log_prob, choice = kernels.stable_topk(log_prob, beam)
+        extensions, (log_prob, choice) = log_prob, kernels.stable_topk(log_prob, beam)
+        if rules is not None and rules.is_shared:
+            choice = rules.share_beam(extensions, choice, V)
+            log_prob = extensions.gather(1, choice)
         parent = (choice // V).clamp_max(self.token.shape[1] - 1)
         return replace(self, token=choice % V, log_prob=log_prob), parent
 

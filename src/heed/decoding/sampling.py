@@ -10,7 +10,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
-from heed.decoding.search import NBest, Nucleus, SampleCount, Search, decode_rows, for_search, token_log_probs
+from heed.decoding.search import (
+    Constraints,
+    NBest,
+    Nucleus,
+    SampleCount,
+    Search,
+    decode_rows,
+    for_search,
+    token_log_probs,
+)
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast0, AtLeast1, Positive, validated
 from heed.symbols import BOS, EOS, PAD
@@ -39,16 +48,19 @@ class SampleSearch(Search):
     """Samples per sentence."""
 
     @torch.inference_mode()
-    def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
+    def __call__(
+        self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], constraints: Constraints = None
+    ) -> list[NBest]:
         model = for_search(model)
         # One row per sample. The samples of a sentence are consecutive.
-        limits = [limit for limit in self.limits(model, src_mask) for _ in range(self.n_best)]
+        limits = [limit for limit in self.limits(model, src_mask, constraints) for _ in range(self.n_best)]
+        rules = self.rules(constraints and [own for own in constraints for _ in range(self.n_best)], limits)
         uniform = self._uniform(src, src_mask, limits).to(_float64_device(src.device))
         state = model.start(model.encode(src, src_mask))
         sentence = torch.arange(len(src), device=src.device)[:, None].expand(-1, self.n_best).flatten()
         # The samples of a sentence end at different lengths, so each gets a copy of the source.
         state = state.reorder(sentence, sentences=sentence)
-        drawn = decode_rows(model, state, limits, partial(self._draw, uniform))
+        drawn = decode_rows(model, state, limits, partial(self._draw, uniform), rules)
         draws = [drawn[first : first + self.n_best] for first in range(0, len(drawn), self.n_best)]
         return [sorted(n_best, key=lambda h: -h.score) for n_best in draws]
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Annotated
 
 import torch
@@ -11,11 +12,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
+from heed.decoding.constraints import Constraint, NoRepeatedNGrams, RowConstraints, raised_limit
 from heed.errors import HeedError
 from heed.functional.linear import Prepare
 from heed.kernels.choice import is_plain
 from heed.models.seq2seq import DecoderState, Seq2Seq
-from heed.options import validated
+from heed.options import AtLeast0, validated
 from heed.symbols import BOS, EOS, PAD
 
 # The upper bounds are far above useful values. They prevent a typo from exhausting memory or time.
@@ -33,9 +35,13 @@ class Hypothesis:
     log_prob: float  # the sum of log p over the tokens, and EOS if finished, in nats
     score: float  # the value by which the search ranks
     finished: bool  # whether it ends with EOS, instead of being cut at the length limit
+    token_log_probs: Sequence[float] = field(default=(), compare=False)
+    """log p of each token, and of EOS if finished; empty if the engine does not say."""
 
 
 NBest = list[Hypothesis]  # hypotheses of one sentence, best first
+Constraints = Sequence[Sequence[Constraint]] | None
+"""The constraints of each sentence, in order of their priority; None: no sentence has any."""
 
 
 @validated("search.")
@@ -49,6 +55,8 @@ class Search(ABC):
 
     max_length_factor: LengthFactor
     max_length_extra: LengthExtra
+    no_repeat_ngram_size: AtLeast0 = 0
+    """No sequence of so many pieces occurs twice in a translation; 0: any may."""
     utility: str | None = field(default=None, init=False)
     """The metric that the search maximizes, for minimum Bayes risk decoding: scores by this metric are biased."""
 
@@ -60,8 +68,14 @@ class Search(ABC):
             )
 
     @abstractmethod
-    def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
-        """Return the hypotheses of each sentence, at least one."""
+    def __call__(
+        self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], constraints: Constraints = None
+    ) -> list[NBest]:
+        """Return the hypotheses of each sentence, at least one.
+
+        Raises:
+            HeedError: if the model's limit is too short for the constraints.
+        """
 
     def with_text(self, decode: Callable[[Sequence[Sequence[int]]], list[str]]) -> "Search":
         """Return a search that converts ids to text by ``decode``, if it compares texts (`MBRSearch`); else itself."""
@@ -71,9 +85,21 @@ class Search(ABC):
         """Return a search that returns all hypotheses that it finds, instead of the ``n_best``."""
         return self
 
-    def limits(self, model: Seq2Seq, src_mask: Bool[Tensor, "B S"]) -> list[int]:
-        """Return the maximal number of target tokens of each sentence, EOS included."""
-        return [self.limit(length, model.max_target_length) for length in src_mask.sum(dim=1).tolist()]
+    def limits(self, model: Seq2Seq, src_mask: Bool[Tensor, "B S"], constraints: Constraints = None) -> list[int]:
+        """Return the maximal number of target tokens of each sentence, EOS included: enough for its constraints."""
+        maximum = model.max_target_length
+        limits = [self.limit(length, maximum) for length in src_mask.sum(dim=1).tolist()]
+        if constraints is None:
+            return limits
+        extra = self.max_length_extra
+        return [raised_limit(limit, own, extra, maximum) for limit, own in zip(limits, constraints, strict=True)]
+
+    def rules(self, constraints: Constraints, limits: Sequence[int]) -> RowConstraints | None:
+        """Return the constraints of a search with one row per sentence; None if there are none."""
+        constraints = constraints or [()] * len(limits)
+        if self.no_repeat_ngram_size:
+            constraints = [(*own, NoRepeatedNGrams(self.no_repeat_ngram_size)) for own in constraints]
+        return RowConstraints(constraints, limits) if any(constraints) else None
 
     def limit(self, src_length: int, maximum: int | None) -> int:
         """Return the maximal number of target tokens of a sentence, given the limit of the model, if it has one."""
@@ -102,6 +128,7 @@ def decode_rows(
     state: DecoderState,
     limits: Sequence[int],
     choose: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]],
+    rules: RowConstraints | None = None,
 ) -> list[Hypothesis]:
     """Decode one hypothesis per row, one token per step. Its score is its log-probability.
 
@@ -112,6 +139,7 @@ def decode_rows(
         limits: the maximal number of tokens of each row, EOS included.
         choose: maps the logits "R V" of the unfinished rows, their row numbers " R" and the length after this step to
             the log-probability " R" and the id " R" of each row's next token.
+        rules: the constraints of each row. ``choose`` sees the logits of what may follow; log p is the model's.
     """
     device = model.device
     history = History(len(limits), device)
@@ -122,7 +150,11 @@ def decode_rows(
     done = torch.zeros_like(row, dtype=torch.bool)
     for length in range(1, max(limits) + 1):
         output, state = model.step(token, state)
-        token_log_prob, token = choose(output.logits[:, -1], row, length)
+        logits = output.logits[:, -1]
+        token_log_prob, token = choose(logits if rules is None else rules.forbid(logits, length), row, length)
+        if rules is not None:
+            token_log_prob = token_log_probs(logits).gather(1, token[:, None])[:, 0]
+            rules = rules.after(range(len(token)), token.tolist())
         log_prob = log_prob + token_log_prob
         history.append(token, log_prob)
         done = done | (token == EOS) | (limit == length)
@@ -136,6 +168,7 @@ def decode_rows(
             state = state.reorder(rest, sentences=rest)
             row, limit, token, log_prob, done = (t[rest] for t in (row, limit, token, log_prob, done))
             history.keep(rest)
+            rules = rules and rules.keep(rest.tolist())
     return [
         _cut(tokens, log_probs, limit)
         for tokens, log_probs, limit in zip(*(part.tolist() for part in history.tensors()), limits, strict=True)
@@ -143,10 +176,16 @@ def decode_rows(
 
 
 def _cut(tokens: list[int], log_probs: list[float], limit: int) -> Hypothesis:
-    """Return the hypothesis that ends with the first EOS, or at the limit."""
+    """Return the hypothesis that ends with the first EOS, or at the limit. ``log_probs`` are sums up to each token."""
     end = tokens.index(EOS) if EOS in tokens[:limit] else None
-    log_prob = log_probs[limit - 1 if end is None else end]
-    return Hypothesis(tokens[:limit] if end is None else tokens[:end], log_prob, log_prob, finished=end is not None)
+    length = limit if end is None else end + 1
+    log_prob, steps = log_probs[length - 1], differences(log_probs[:length])
+    return Hypothesis(tokens[:limit] if end is None else tokens[:end], log_prob, log_prob, end is not None, steps)
+
+
+def differences(sums: Sequence[float]) -> list[float]:
+    """Return the numbers of which these are the sums, each up to its place."""
+    return [after - before for before, after in pairwise([0.0, *sums])]
 
 
 class History:

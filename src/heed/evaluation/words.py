@@ -60,7 +60,7 @@ def word_shares(pieces: Sequence[str], words: Sequence[str]) -> WordShares:
     normalized "№" to "No", or a piece is unknown), differing spans are matched proportionally. A byte-fallback piece
     ("<0xC3>") counts as its byte. BOS, EOS, a lone "▁" and text between words belong to no word.
     """
-    piece_texts = [_piece_bytes(piece) for piece in pieces]
+    piece_texts = [piece_bytes(piece) for piece in pieces]
     as_given = [_word_bytes(word) for word in words]
     # SentencePiece's default normalization is based on NFKC.
     normalized = [_word_bytes(unicodedata.normalize("NFKC", word)) for word in words]
@@ -92,7 +92,8 @@ def divide(numerator: npt.NDArray[Any], denominator: npt.NDArray[Any], *, otherw
     return np.divide(numerator, denominator, out=np.full(numerator.shape, otherwise), where=denominator > 0)
 
 
-def _piece_bytes(piece: str) -> bytes:
+def piece_bytes(piece: str) -> bytes:
+    """Return the text of a piece in UTF-8, without the mark of a word's start; a byte that is no text for UNK."""
     if piece in (PAD_PIECE, BOS_PIECE, EOS_PIECE):
         return b""
     if piece == UNK_PIECE:

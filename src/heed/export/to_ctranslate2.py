@@ -14,6 +14,7 @@ from heed import __version__
 from heed.cache import build_once, cache_home, cache_key
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, NBest, Search
+from heed.decoding.search import Constraints
 from heed.errors import HeedError
 from heed.export import ctranslate2_model, require
 from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_engines, random_set, validation_set
@@ -60,11 +61,14 @@ class CTranslate2Engine(ExportedEngine):
         self._ids = {piece: id_ for id_, piece in enumerate(self.tokenizer.tgt_pieces(range(self.tokenizer.tgt_vocab)))}
 
     @staticmethod
-    def check(search: Search) -> None:
+    def check(search: Search, *, constrained: bool = False) -> None:
+        if constrained:
+            raise HeedError("CTranslate2 knows neither prefixes nor terms as heed does.")
         if not isinstance(search, BeamSearch | GreedySearch):
             raise HeedError("CTranslate2 has beam search and greedy search only.")
 
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[NBest]:
+    def search(self, sources: Sequence[Sequence[int]], search: Search, constraints: Constraints = None) -> list[NBest]:
+        self.check(search, constrained=bool(constraints))
         longest = 1 + max(map(len, sources))
         if self.positions is not None and longest > self.positions:
             raise HeedError(
@@ -75,15 +79,16 @@ class CTranslate2Engine(ExportedEngine):
         if isinstance(search, BeamSearch):
             beam, penalty, n_best = search.beam, search.length_penalty, search.n_best
         limits = [search.limit(len(ids) + 1, self.positions) for ids in sources]
-        results = self._translate_batch(sources, beam, max(limits))
+        ngrams = search.no_repeat_ngram_size
+        results = self._translate_batch(sources, beam, max(limits), ngrams)
         for row, (result, limit) in enumerate(zip(results, limits, strict=True)):
             # A batch shares its largest limit. A sentence that exceeded its own limit is translated again, alone.
             if any(len(pieces) > limit for pieces in result.hypotheses):
-                (results[row],) = self._translate_batch([sources[row]], beam, limit)
+                (results[row],) = self._translate_batch([sources[row]], beam, limit, ngrams)
         return [self._ranked(result, penalty)[:n_best] for result in results]
 
-    def _translate_batch(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Any]:
-        """Return CTranslate2's results, with at most ``limit`` tokens each."""
+    def _translate_batch(self, sources: Sequence[Sequence[int]], beam: int, limit: int, ngrams: int) -> list[Any]:
+        """Return CTranslate2's results, with at most ``limit`` tokens each, and no sequence of ``ngrams`` twice."""
         found: list[Any] = self._translator.translate_batch(
             [self.tokenizer.src_pieces(ids) for ids in sources],
             beam_size=beam,
@@ -92,6 +97,7 @@ class CTranslate2Engine(ExportedEngine):
             min_decoding_length=0,
             max_decoding_length=limit,
             max_input_length=0,
+            no_repeat_ngram_size=ngrams,
             suppress_sequences=[[PAD_PIECE], [BOS_PIECE]],
             return_scores=True,
             return_end_token=True,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Hypothesis, NBest, Search
+from heed.decoding.search import Constraints
 from heed.errors import HeedError
 from heed.export import require
 from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
@@ -57,6 +58,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     target.generation_config = transformers.GenerationConfig(
         num_beams=settings["beam"],
         length_penalty=settings["length_penalty"],
+        no_repeat_ngram_size=settings["no_repeat_ngram_size"],
         max_length=POSITIONS,
         suppress_tokens=[PAD, BOS],
         **SPECIAL_IDS,
@@ -105,14 +107,16 @@ class HuggingFaceEngine(ExportedEngine):
                     f"example {sentence!r}. This is a bug in heed: please report it."
                 )
 
-    def check(self, search: Search) -> None:
+    def check(self, search: Search, *, constrained: bool = False) -> None:
         assert isinstance(search, GreedySearch)
+        assert not constrained
 
     @torch.inference_mode()
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[NBest]:
+    def search(self, sources: Sequence[Sequence[int]], search: Search, constraints: Constraints = None) -> list[NBest]:
         src, mask = pad([[*ids, EOS] for ids in sources], self.model.device)
         limits = [search.limit(len(ids) + 1, None) for ids in sources]
-        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": max(limits)}
+        ngrams = search.no_repeat_ngram_size
+        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": max(limits), "no_repeat_ngram_size": ngrams}
         found: Tensor = self.model.generate(input_ids=src, attention_mask=mask.long(), **options)
         rows = [row[:limit] for row, limit in zip(found[:, 1:].tolist(), limits, strict=True)]
         ends = [row.index(EOS) if EOS in row else None for row in rows]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from heed.decoding import NBest, Search
-from heed.decoding.search import for_search
+from heed.decoding.search import Constraints, for_search
 from heed.kernels import WeightPacker, prepared_linear
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD
@@ -24,11 +24,11 @@ PairMaps = tuple[Map, Map, Map]
 class Engine(ABC):
     """Searches for translations of token ids."""
 
-    def check(self, search: Search) -> None:  # noqa: B027  # every search is accepted
-        """Raise a HeedError unless the engine has this kind of search."""
+    def check(self, search: Search, *, constrained: bool = False) -> None:  # noqa: B027  # all is accepted
+        """Raise a HeedError unless the engine has this kind of search, and constraints if it is ``constrained``."""
 
     @abstractmethod
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[NBest]:
+    def search(self, sources: Sequence[Sequence[int]], search: Search, constraints: Constraints = None) -> list[NBest]:
         """Return the hypotheses of each source of a batch, best first. A source is at least one id, without EOS."""
 
     def ready(self) -> AbstractContextManager["Engine"]:
@@ -47,9 +47,9 @@ class TorchEngine(Engine):
         self.model = model
         self._prepare = WeightPacker().prepared_linear if packed else prepared_linear
 
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[NBest]:
+    def search(self, sources: Sequence[Sequence[int]], search: Search, constraints: Constraints = None) -> list[NBest]:
         src, src_mask = pad([[*ids, EOS] for ids in sources], self.model.device)
-        return search(self.model, src, src_mask)
+        return search(self.model, src, src_mask, constraints)
 
     @contextmanager
     def ready(self) -> Iterator["TorchEngine"]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from heed.decoding.beam import BeamSearch, LengthPenalty
 from heed.decoding.sampling import SampleSearch
-from heed.decoding.search import Hypothesis, LengthExtra, LengthFactor, NBest, Nucleus, Search
+from heed.decoding.search import Constraints, Hypothesis, LengthExtra, LengthFactor, NBest, Nucleus, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import spaceless_scripts, usual_tokenizer
 from heed.models.seq2seq import Seq2Seq
@@ -57,8 +57,14 @@ class MBRSearch(Search):
         n_best: AtLeast1,
         max_length_factor: LengthFactor,
         max_length_extra: LengthExtra,
+        no_repeat_ngram_size: AtLeast0 = 0,
     ) -> None:
-        super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
+        limits: dict[str, Any] = {
+            "max_length_factor": max_length_factor,
+            "max_length_extra": max_length_extra,
+            "no_repeat_ngram_size": no_repeat_ngram_size,
+        }
+        super().__init__(**limits)
         if beam + samples < 2:
             raise HeedError(
                 f"search.beam={beam} and search.samples={samples} give fewer than two candidates to choose from: "
@@ -66,7 +72,6 @@ class MBRSearch(Search):
             )
         if n_best > beam + samples:
             raise HeedError(f"search.n_best={n_best} must be at most search.beam + search.samples = {beam + samples}.")
-        limits: dict[str, Any] = {"max_length_factor": max_length_factor, "max_length_extra": max_length_extra}
         self.utility = utility
         self.n_best = n_best
         self.beam = BeamSearch(beam=beam, length_penalty=length_penalty, n_best=beam, **limits) if beam else None
@@ -88,10 +93,12 @@ class MBRSearch(Search):
         search.n_best = sum(each.n_best for each in (self.beam, self.sampler) if each)
         return search
 
-    def __call__(self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]) -> list[NBest]:
+    def __call__(
+        self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], constraints: Constraints = None
+    ) -> list[NBest]:
         none: list[NBest] = [[] for _ in src]
-        beams = self.beam(model, src, src_mask) if self.beam else none
-        samples = self.sampler(model, src, src_mask) if self.sampler else none
+        beams = self.beam(model, src, src_mask, constraints) if self.beam else none
+        samples = self.sampler(model, src, src_mask, constraints) if self.sampler else none
         return [self._choose(beam, sampled) for beam, sampled in zip(beams, samples, strict=True)]
 
     def _choose(self, beam: list[Hypothesis], samples: list[Hypothesis]) -> list[Hypothesis]:

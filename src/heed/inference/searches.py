@@ -3,7 +3,7 @@
 This file does not import torch, so that ``heed --help`` can show the defaults.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from heed.errors import HeedError, argument
@@ -12,12 +12,13 @@ from heed.options import format_value, suggest
 
 if TYPE_CHECKING:
     import heed.decoding
+    from heed.inference.constraints import Terms
 
 SearchKind = Literal["beam", "sample", "mbr"]
 Settings = dict[str, Any]
 
 LENGTH_LIMITS = ("max_length_factor", "max_length_extra")
-"""The settings of every kind of search."""
+"""Settings of every kind of search."""
 
 
 def _read_defaults() -> dict[SearchKind, Settings]:
@@ -56,6 +57,17 @@ class SearchOptions(TypedDict, total=False):
     """Number of sampled candidates of minimum Bayes risk decoding, in addition to ``beam``."""
     utility: Literal["chrf", "bleu"] | None
     """Similarity for minimum Bayes risk decoding."""
+    no_repeat_ngram_size: int | None
+    """No sequence of so many subwords occurs twice in a translation; 0: any may."""
+
+
+class TranslateOptions(SearchOptions, total=False):
+    """Changes to the search of a model, and what its translations must contain."""
+
+    prefix: "str | Sequence[str]"
+    """Text with which every translation begins, or one for each sentence. A trailing space ends a word."""
+    terms: "Terms | Mapping[str, str | Sequence[str]]"
+    """Source words, and the target words, or several of them to choose from, that translate them."""
 
 
 def build_search(saved: object, **options: Any) -> "heed.decoding.Search":

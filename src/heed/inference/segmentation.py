@@ -82,6 +82,7 @@ class SentenceSplitter:
             finished=all(translation.finished for translation in translations),
             symptoms=tuple(dict.fromkeys(chain.from_iterable(each.symptoms for each in translations))),
             alignment=alignment,
+            pieces=tuple(chain.from_iterable(each.pieces for each in translations)),
         )
 
     def _split_long(self, sentence: str) -> list[str]:

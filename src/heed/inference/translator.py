@@ -5,21 +5,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice, repeat, starmap
 from operator import add
 from typing import Any, Literal, TypeVar, Unpack
 
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, NBest, Search
+from heed.decoding.constraints import Constraint
+from heed.decoding.search import Constraints
 from heed.errors import HeedError, argument
 from heed.evaluation.alignment import Link, align, to_gold
 from heed.evaluation.scores import Scores, SystemOutput, score_output
 from heed.evaluation.symptoms import translation_symptoms
 from heed.inference import BATCH_TOKENS
+from heed.inference.constraints import Terms, TermsInput, Writing
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
 from heed.inference.lines import LineError, as_list, check_pairs, encode_lines, renumbered
 from heed.inference.outputs import Attended, Translation, choose_extraction, word_maps
-from heed.inference.searches import SearchOptions, build_search
+from heed.inference.searches import SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
 from heed.layers.edits import Edits
 from heed.models.edited import EditedModel
@@ -140,16 +143,16 @@ class Translator:
         other.engine = other._torch = TorchEngine(other.model)
         return other
 
-    def translate(self, sentences: TextInput, **search: Unpack[SearchOptions]) -> list[str]:
+    def translate(self, sentences: TextInput, **options: Unpack[TranslateOptions]) -> list[str]:
         """Return the best translation of each sentence.
 
         Args:
-            search: changes to the search of this call, see `SearchOptions`.
+            options: changes to the search of this call, a prefix and terms, see `TranslateOptions`.
 
         Raises:
             HeedError: if an option is wrong, or a line is too long or not valid Unicode.
         """
-        return [translations[0].text for translations in self.hypotheses(sentences, **search)]
+        return [translations[0].text for translations in self.hypotheses(sentences, **options)]
 
     def hypotheses(
         self,
@@ -157,7 +160,7 @@ class Translator:
         *,
         n: int | None = None,
         alignments: bool = False,
-        **search: Unpack[SearchOptions],
+        **options: Unpack[TranslateOptions],
     ) -> list[list[Translation]]:
         """Return the n best translations of each sentence with their scores, best first.
 
@@ -166,13 +169,13 @@ class Translator:
         Args:
             n: maximum number of translations of each sentence; None: ``n_best`` of the model's search, usually 1.
             alignments: add the word alignment of each translation.
-            search: see `translate`.
+            options: see `translate`.
 
         Raises:
             HeedError: see `translate`.
         """
         lines = as_list(sentences)
-        return list(self.stream_hypotheses(lines, chunk=max(1, len(lines)), n=n, alignments=alignments, **search))
+        return list(self.stream_hypotheses(lines, chunk=max(1, len(lines)), n=n, alignments=alignments, **options))
 
     def stream_hypotheses(
         self,
@@ -181,17 +184,21 @@ class Translator:
         chunk: int,
         n: int | None = None,
         alignments: bool = False,
+        prefix: str | Iterable[str] = "",
+        terms: TermsInput = None,
         **search: Unpack[SearchOptions],
     ) -> Iterator[list[Translation]]:
         """Yield the results of `hypotheses`, reading ``chunk`` lines at a time.
 
         Args:
-            n, alignments, search: see `hypotheses`. They are checked before the first line is read.
+            prefix: one for all lines, or as many as lines.
+            n, alignments, terms, search: see `hypotheses`. They are checked before the first line is read.
         """
         if chunk < 1:
             raise HeedError(f"{argument('chunk', chunk)} must be at least 1.")
-        chosen = self.changed_search(n, **search)
-        return self._stream(iter([lines] if isinstance(lines, str) else lines), chunk, chosen, alignments=alignments)
+        chosen, constrain = self.changed_search(n, **search), self._constrain(prefix, terms)
+        lines = iter([lines] if isinstance(lines, str) else lines)
+        return self._stream(lines, chunk, chosen, constrain, alignments=alignments)
 
     def score(self, sources: TextInput, targets: TextInput) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
@@ -212,7 +219,7 @@ class Translator:
         return nll, sum(len(ids) for _, tgt_ids in encoded for ids in tgt_ids)
 
     def attend(
-        self, sources: TextInput, targets: TextInput | None = None, **search: Unpack[SearchOptions]
+        self, sources: TextInput, targets: TextInput | None = None, **options: Unpack[TranslateOptions]
     ) -> list[Attended]:
         """Return the attention maps of each sentence pair.
 
@@ -220,21 +227,28 @@ class Translator:
 
         Args:
             targets: the translations; None: translate with the model.
-            search: see `translate`.
+            options: see `translate`.
 
         Raises:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
         """
-        return list(self.stream_attend(sources, targets, **search))
+        return list(self.stream_attend(sources, targets, **options))
 
     def stream_attend(
-        self, sources: TextInput, targets: TextInput | None = None, **search: Unpack[SearchOptions]
+        self,
+        sources: TextInput,
+        targets: TextInput | None = None,
+        *,
+        prefix: str | Iterable[str] = "",
+        terms: TermsInput = None,
+        **search: Unpack[SearchOptions],
     ) -> Iterator[Attended]:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
         sources = as_list(sources)
         if targets is None:
             ids = encode_lines(self.encode, sources, max_tokens=self.max_tokens)
-            n_best, _ = self._search_lines(sources, ids, self.changed_search(**search))
+            constraints = self._constrain(prefix, terms)(sources)
+            n_best, _ = self._search_lines(sources, ids, self.changed_search(**search), constraints)
             return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
         targets = as_list(targets)
         return self._attend_ids(sources, targets, *self.encode_pairs(sources, targets))
@@ -279,7 +293,7 @@ class Translator:
 
         Args:
             references: one for each sentence.
-            search: see `translate`.
+            search: changes to the search, see `SearchOptions`.
 
         Raises:
             HeedError: if there are no sentences, the numbers differ, or a line is refused (see `translate`).
@@ -324,33 +338,64 @@ class Translator:
         self.engine.check(search)
         return search.with_text(self.tokenizer.decode_tgt)
 
-    def translate_ids(self, sources: Sequence[Sequence[int]], *, search: Search | None = None) -> list[NBest]:
+    def translate_ids(
+        self, sources: Sequence[Sequence[int]], *, search: Search | None = None, constraints: Constraints = None
+    ) -> list[NBest]:
         """Return the hypotheses of the search for each source, best first.
 
         Args:
             sources: token ids without EOS. A source without tokens has one empty hypothesis.
             search: the search to use; None: the translator's search.
+            constraints: those of each source; None: no source has any.
         """
         search = search or self.search
-        self.engine.check(search)
+        self.engine.check(search, constrained=constraints is not None)
         empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
         with self.engine.ready() as engine:
 
             def search_rows(rows: list[int]) -> list[NBest]:
-                filled = [sources[row] for row in rows if sources[row]]
-                found = iter(engine.search(filled, search) if filled else ())
+                filled = [row for row in rows if sources[row]]
+                own = constraints and [constraints[row] for row in filled]
+                found = iter(engine.search([sources[row] for row in filled], search, own) if filled else ())
                 return [next(found) if sources[row] else [empty] for row in rows]
 
             return self._in_batches(search_rows, [len(ids) + 1 for ids in sources])
 
+    def _constrain(self, prefix: str | Iterable[str], terms: TermsInput) -> Callable[[Sequence[str]], Constraints]:
+        """Return a function that gives the next lines their constraints, see `stream_hypotheses`."""
+        if not prefix and not terms:
+            return lambda _: None
+        self.engine.check(self.search, constrained=True)
+        writing, glossary = Writing.of(self.tokenizer), Terms.of(terms)
+        prefixes = repeat(prefix) if isinstance(prefix, str) else iter(prefix)
+
+        def constrain(number: int, line: str) -> list[Constraint]:
+            own = next(prefixes, None)
+            if own is None:
+                raise LineError(number, " has no prefix: give one for each line, or one for all.")
+            try:
+                return [*writing.prefix(own), *writing.terms(glossary.in_sentence(line))]
+            except HeedError as error:
+                raise LineError(number, f": {error}") from error
+
+        return lambda lines: list(starmap(constrain, enumerate(lines, 1)))
+
     def _stream(
-        self, lines: Iterator[str], chunk: int, search: Search, *, alignments: bool
+        self,
+        lines: Iterator[str],
+        chunk: int,
+        search: Search,
+        constrain: Callable[[Sequence[str]], Constraints],
+        *,
+        alignments: bool,
     ) -> Iterator[list[Translation]]:
         done = 0
         while sentences := list(islice(lines, chunk)):
             with renumbered(partial(add, done)):
                 src_ids = encode_lines(self.encode, sentences, max_tokens=self.max_tokens)
-                found, empty = self._search_lines(sentences, src_ids, search)
+                constraints = constrain(sentences)
+                found, empty = self._search_lines(sentences, src_ids, search, constraints)
+            copied = self._copied_rows(sentences, constraints)
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
             texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
@@ -361,16 +406,22 @@ class Translator:
             for row, (source, n_best) in enumerate(zip(sentences, found, strict=True)):
                 yield [
                     Translation(
-                        text := source if self._is_copied(source) else next_text,
+                        text := source if row in copied else next_text,
                         each.score,
                         each.log_prob,
                         each.finished,
                         translation_symptoms(source, text, finished=each.finished, best_is_empty=row in empty),
                         alignment=alignment,
+                        pieces=() if row in copied else self._pieces(each),
                     )
                     for each, next_text, alignment in zip(n_best, texts, links, strict=False)
                 ]
             done += len(sentences)
+
+    def _pieces(self, hypothesis: Hypothesis) -> tuple[tuple[str, float], ...]:
+        """Return the pieces of a hypothesis with log p of each; none if the engine does not say."""
+        ids = [*hypothesis.tokens, *[EOS] * hypothesis.finished]
+        return tuple(zip(self.tokenizer.tgt_pieces(ids), hypothesis.token_log_probs, strict=False))
 
     def _quiet(self) -> "Translator":
         """Return a translator for sentences that ``on_batch`` has already counted."""
@@ -379,25 +430,31 @@ class Translator:
         return other
 
     def _search_lines(
-        self, lines: Sequence[str], src_ids: Sequence[list[int]], search: Search
+        self, lines: Sequence[str], src_ids: Sequence[list[int]], search: Search, constraints: Constraints = None
     ) -> tuple[list[NBest], set[int]]:
         """Return the hypotheses of each line, best first, and the rows for which the search prefers an empty one."""
-        copied = {row: line for row, line in enumerate(lines) if self._is_copied(line)}
-        found = self.translate_ids([[] if row in copied else ids for row, ids in enumerate(src_ids)], search=search)
-        for row, ids in zip(copied, self.tokenizer.encode_tgt(list(copied.values())), strict=True):
+        copied = self._copied_rows(lines, constraints)
+        searched = [[] if row in copied else ids for row, ids in enumerate(src_ids)]
+        found = self.translate_ids(searched, search=search, constraints=constraints)
+        for row, ids in zip(copied, self.tokenizer.encode_tgt([lines[row] for row in copied]), strict=True):
             found[row] = [replace(found[row][0], tokens=ids)]
-        searched = (row for row, ids in enumerate(src_ids) if ids and row not in copied)
-        empty = {row for row in searched if self._is_empty(found[row][0])}
+        empty = {row for row, ids in enumerate(searched) if ids and self._is_empty(found[row][0])}
         if empty and self._has_fallbacks:
-            again = self._quiet().translate_ids([src_ids[row] for row in empty], search=search.with_all())
+            again = self._quiet().translate_ids(
+                [src_ids[row] for row in empty],
+                search=search.with_all(),
+                constraints=constraints and [constraints[row] for row in empty],
+            )
             for row, n_best in zip(empty, again, strict=True):
                 found[row] = sorted(n_best, key=self._is_empty)[: len(found[row])]
         return found, empty
 
-    def _is_copied(self, line: str) -> bool:
-        """Return whether a line is its own translation."""
-        has_letters = not self.tokenizer.reads_letters or any(map(str.isalpha, line))
-        return self._has_fallbacks and bool(line.strip()) and not has_letters
+    def _copied_rows(self, lines: Sequence[str], constraints: Constraints) -> list[int]:
+        """Return the lines that are their own translations."""
+        if not (self._has_fallbacks and self.tokenizer.reads_letters):
+            return []
+        copied = (row for row, line in enumerate(lines) if line.strip() and not any(map(str.isalpha, line)))
+        return [row for row in copied if not (constraints and constraints[row])]
 
     def _is_empty(self, hypothesis: Hypothesis) -> bool:
         return not self.tokenizer.decode_tgt([hypothesis.tokens])[0].strip()

@@ -117,7 +117,11 @@ class TranslationModule(L.LightningModule):
         self.schedule = schedule
         self.lr_factor = schedule  # of the current training
         self.search = search.with_text(tokenizer.decode_tgt)
-        self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
+        self.greedy = GreedySearch(
+            max_length_factor=search.max_length_factor,
+            max_length_extra=search.max_length_extra,
+            no_repeat_ngram_size=search.no_repeat_ngram_size,
+        )
         self.seed = seed
         self.evaluator = Evaluator(model, tokenizer, dict(metrics or {}))
         self.guide = guide

@@ -13,7 +13,7 @@ import sentencepiece as spm
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.languages import LANGUAGE_TAG, language_tag
-from heed.symbols import BOS, EOS, PAD, UNK
+from heed.symbols import BOS, EOS, PAD, UNK, UNK_BYTE, WORD_START, WORD_START_BYTE
 
 FILES = {True: ("tokenizer.model",), False: ("src.model", "tgt.model")}
 """File names of a joint model, and of separate ones."""
@@ -61,6 +61,18 @@ class Tokenizer:
             id_ for id_ in range(EOS + 1, self.src_vocab) if not (self._src.is_control(id_) or self._src.is_byte(id_))
         ]
         return any(map(str.isalpha, "".join(self.src_pieces(ids))))
+
+    @cached_property
+    def tgt_texts(self) -> list[bytes]:
+        """The text of each target piece in UTF-8, with `WORD_START_BYTE` and `UNK_BYTE`; empty for PAD, BOS and EOS."""
+
+        def text(id_: int, piece: str) -> bytes:
+            if self._tgt.is_byte(id_):
+                return bytes.fromhex(piece[3:-1]).rstrip(b"\xfd\xfe\xff")  # UTF-8 has none of these
+            return b"" if self._tgt.is_control(id_) else WORD_START_BYTE.join(map(str.encode, piece.split(WORD_START)))
+
+        texts = map(text, range(self.tgt_vocab), self.tgt_pieces(range(self.tgt_vocab)))
+        return [UNK_BYTE if id_ == UNK else each for id_, each in enumerate(texts)]
 
     def with_known_spaces(self, text: str) -> str:
         """Return a source text with a space for each character of white space for which there is no piece."""
