@@ -303,8 +303,8 @@ def changed_text(life: Life) -> None:
 
 STAGES: dict[str, Callable[[Life], None]] = {
     act.__name__: act
-    for act in (ablate, align, attend, average, changed_text, check, compare, constrain, evaluate, export, fine_tune, kill,
-                patch, processes, report, reproduce, score, search, serve, synthesize, translate)
+    for act in (ablate, align, attend, average, changed_text, check, compare, constrain, evaluate, export, fine_tune,
+                kill, patch, processes, report, reproduce, score, search, serve, synthesize, translate)
 }  # fmt: skip
 """By name."""
 COSTLY = ("search", "compare", "fine_tune", "processes", "reproduce", "changed_text")
