@@ -123,7 +123,7 @@ def test_concatenation_is_a_matrix_times_both(kind: str) -> None:
 def test_positions_act_on_embeddings_or_inside_attention_and_never_on_both() -> None:
     x = torch.randn(B, H, N, E)
     for kind in ("none", *RELATIVE):
-        assert torch.equal(absolute(kind)(x, 5), x)
+        assert torch.equal(absolute(kind)(x[0], 5), x[0])
     for kind, merge, length in (("none", None, None), ("sinusoidal", "add", None), ("learned", "add", 13)):
         config = PositionsConfig(kind=kind, merge=merge, max_length=length)
         module = config.relative(num_heads=H, width=E, causal=True)
