@@ -153,6 +153,13 @@ def test_every_translation_begins_with_its_prefix(translator: Translator, prefix
         assert not line or prefix[-1] != " " or not text[len(begin.rstrip()) :][:1].strip()
 
 
+def test_what_the_vocabulary_lacks_of_a_prefix_is_restored(tiny_model: Callable[..., Seq2Seq]) -> None:
+    tokenizer = train_tokenizer([*LINES, *TEXTS], vocab_size=90, joint=True)
+    model = tiny_model("rnn", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab)
+    for text in Translator(model, tokenizer).translate(LINES[:3], prefix="»Ωß der ï"):
+        assert text.startswith("»Ωß der ï")
+
+
 def test_each_sentence_has_its_own_prefix_and_empty_ones_change_nothing(translator: Translator) -> None:
     prefixes = ["", "Kinder", "", "42 a", "", "b"]
     found, free = translator.translate(LINES, prefix=prefixes), translator.translate(LINES)

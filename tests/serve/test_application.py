@@ -165,6 +165,25 @@ def test_a_client_may_choose_the_beam(client: TestClient, model: ServedModel) ->
     assert answer["translatedText"] != model.translator.translate(LINES)
 
 
+def test_a_translation_has_a_prefix_and_terms(client: TestClient, model: ServedModel) -> None:
+    one = client.post("/translate", json={"q": LINES[0], "prefix": "a bi", **EN_DE}).json()["translatedText"]
+    assert one == model.translator.translate(LINES[0], prefix="a bi")[0]
+    assert one.startswith("a bi")
+    terms = {LINES[1].split()[1]: ["house", "runs"], LINES[0].split()[1]: "cat"}
+    expected = model.translator.translate(LINES, terms=terms)
+    for sent in (
+        {"json": {"q": LINES, "terms": terms, **EN_DE}},
+        {"data": {"q": LINES, "terms": json.dumps(terms), **EN_DE}},
+    ):
+        assert client.post("/translate", **sent).json()["translatedText"] == expected  # type: ignore[arg-type]
+    assert expected != model.translator.translate(LINES)
+    assert "prefix is for one sentence, and q has 2" in error(client, 400, q=LINES[:2], prefix="a")
+    assert "terms" in error(client, 400, terms=["a"])
+    assert "terms" in error(client, 400, terms="{")
+    assert "terms" in error(client, 400, terms={"a": ""})
+    assert "terms" in error(client, 400, terms={str(number): "b" for number in range(101)})
+
+
 def test_a_model_may_have_a_search_without_a_beam(serve: Serve, model: ServedModel) -> None:
     own = model.translator
     for search in (

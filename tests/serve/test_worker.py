@@ -11,7 +11,7 @@ import pytest
 from heed.errors import HeedError
 from heed.inference.outputs import Translation
 from heed.serve.errors import ApiError
-from heed.serve.worker import Worker, fit
+from heed.serve.worker import Key, Worker, fit
 
 
 class Upper:
@@ -25,7 +25,7 @@ class Upper:
         self.started = threading.Event()
         self.may_go_on = threading.Event()
 
-    def hypotheses(self, sentences: Sequence[str], *, n: int, beam: int | None) -> list[list[Translation]]:
+    def hypotheses(self, sentences: Sequence[str], *, n: int, **_: Any) -> list[list[Translation]]:
         self.batches.append(list(sentences))
         self.started.set()
         assert self.may_go_on.wait(10)
@@ -48,9 +48,9 @@ def worker() -> Iterator[Worker]:
 
 async def submit(worker: Worker, upper: Any, *requests: Sequence[str]) -> list[Any]:
     """Submit requests while a first one is translated; return the results of all."""
-    first = asyncio.create_task(worker.translate(upper, ["first"]))
+    first = asyncio.create_task(worker.translate(["first"], Key(upper)))
     await asyncio.to_thread(upper.started.wait, 10)
-    rest = [asyncio.create_task(worker.translate(upper, request)) for request in requests]
+    rest = [asyncio.create_task(worker.translate(request, Key(upper))) for request in requests]
     await asyncio.sleep(0.01)
     upper.may_go_on.set()
     results = await asyncio.gather(first, *rest, return_exceptions=True)
@@ -95,15 +95,15 @@ def test_too_many_sentences_are_refused(worker: Worker, upper: Upper) -> None:
 
 def test_a_cancelled_request_is_not_translated(worker: Worker, upper: Upper) -> None:
     async def cancel_second() -> None:
-        first = asyncio.create_task(worker.translate(upper, ["first"]))  # type: ignore[arg-type]
+        first = asyncio.create_task(worker.translate(["first"], Key(upper)))  # type: ignore[arg-type]
         await asyncio.to_thread(upper.started.wait, 10)
-        second = asyncio.create_task(worker.translate(upper, ["second"]))  # type: ignore[arg-type]
+        second = asyncio.create_task(worker.translate(["second"], Key(upper)))  # type: ignore[arg-type]
         await asyncio.sleep(0.01)
         second.cancel()
         await asyncio.sleep(0.01)
         upper.may_go_on.set()
         await first
-        await worker.translate(upper, ["third"])  # type: ignore[arg-type]
+        await worker.translate(["third"], Key(upper))  # type: ignore[arg-type]
 
     asyncio.run(cancel_second())
     assert upper.batches == [["first"], ["third"]]
@@ -120,7 +120,7 @@ def test_stopping_finishes_what_was_accepted(upper: Upper) -> None:
     worker = Worker("test", batch_sentences=1, max_waiting=20)
 
     async def stop_early() -> list[Any]:
-        accepted = [asyncio.create_task(worker.translate(upper, [each])) for each in "abc"]  # type: ignore[arg-type]
+        accepted = [asyncio.create_task(worker.translate([each], Key(upper))) for each in "abc"]  # type: ignore[arg-type]
         await asyncio.to_thread(upper.started.wait, 10)
         stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
         await asyncio.sleep(0.05)

@@ -248,8 +248,10 @@ class Prefix(Constraint):
 class PrefixText:
     """The text of a `Prefix`, in bytes as in its vocabulary, which can write it."""
 
-    def __init__(self, vocabulary: Vocabulary, text: bytes) -> None:
+    def __init__(self, vocabulary: Vocabulary, text: bytes, unknown: Sequence[str] = ()) -> None:
         self.vocabulary, self.text = vocabulary, text
+        self.unknown = unknown
+        """The parts of the text that are unknown in the vocabulary, one for each UNK."""
         self.following: list[list[tuple[int, int]]] = [[] for _ in text]
         """For each place of the text, the pieces that may follow there, and how many more they need."""
         self.fewest = [0] * (len(text) + 1)

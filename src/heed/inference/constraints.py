@@ -20,6 +20,7 @@ from heed.errors import HeedError
 from heed.evaluation.words import CASEFOLDED_WORD, SPACELESS_LETTERS
 from heed.symbols import EOS, UNK, WORD_START_BYTE
 
+UNKNOWN = " \u2047 "  # as SentencePiece writes UNK
 ANY_LETTER = b"\xfd"  # stands for any letter: it occurs in no text
 SPACELESS = f"[{SPACELESS_LETTERS}]"
 PART = re.compile(rf"{CASEFOLDED_WORD.pattern}|\S")
@@ -116,15 +117,29 @@ class Writing:
 
     Args:
         encode: returns the pieces of a text, as the tokenizer of the target language does.
+        unknown: returns the parts of a text that the vocabulary lacks.
     """
 
-    def __init__(self, encode: Callable[[str], list[int]], vocabulary: Vocabulary) -> None:
-        self.encode, self.vocabulary = encode, vocabulary
+    def __init__(
+        self,
+        encode: Callable[[str], list[int]],
+        vocabulary: Vocabulary,
+        unknown: Callable[[str], list[str]] = lambda _: [],
+    ) -> None:
+        self.encode, self.vocabulary, self.unknown = encode, vocabulary, unknown
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Writing":
         """Return how the target language of a tokenizer is written."""
-        return cls(lambda text: tokenizer.encode_tgt([text])[0], Vocabulary(tokenizer.tgt_texts))
+        vocabulary = Vocabulary(tokenizer.tgt_texts)
+        return cls(lambda text: tokenizer.encode_tgt([text])[0], vocabulary, tokenizer.unknown_tgt)
+
+    @staticmethod
+    def restored(text: str, constraints: Sequence[Constraint]) -> str:
+        """Return a translation with what the vocabulary lacks of its prefix."""
+        for part in (part for each in constraints if isinstance(each, Prefix) for part in each.text.unknown):
+            text = text.replace(UNKNOWN, part, 1)
+        return text
 
     def text(self, pieces: Sequence[int]) -> bytes:
         """Return the text of pieces."""
@@ -138,7 +153,7 @@ class Writing:
         if not text.strip():
             return []
         end = WORD_START_BYTE if text[-1].isspace() else b""
-        return [Prefix(PrefixText(self.vocabulary, self.text(self.encode(text)) + end))]
+        return [Prefix(PrefixText(self.vocabulary, self.text(self.encode(text)) + end, self.unknown(text)))]
 
     @cached_property
     def separating(self) -> Forbidden:

@@ -133,6 +133,10 @@ class Translator:
         other.engine = engine
         return other
 
+    def with_own_engine(self) -> "Translator":
+        """Return a translator of the same model that searches with heed's own engine, which has constraints."""
+        return self.with_engine(self._torch)
+
     def with_edits(self, edits: Edits, prefix: Sequence[int] = ()) -> "Translator":
         """Return a translator with edits of attention (`heed.interventions.Edit`). The model itself is not changed.
 
@@ -396,6 +400,10 @@ class Translator:
                 constraints = constrain(sentences)
                 found, empty = self._search_lines(sentences, src_ids, search, constraints)
             copied = self._copied_rows(sentences, constraints)
+
+            def restored(row: int, text: str, constraints: Constraints = constraints) -> str:
+                return Writing.restored(text, constraints[row]) if constraints else text
+
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
             texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
@@ -406,7 +414,7 @@ class Translator:
             for row, (source, n_best) in enumerate(zip(sentences, found, strict=True)):
                 yield [
                     Translation(
-                        text := source if row in copied else next_text,
+                        text := source if row in copied else restored(row, next_text),
                         each.score,
                         each.log_prob,
                         each.finished,

@@ -1,5 +1,6 @@
 """The schemas of requests and responses."""
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -17,6 +18,7 @@ def _check_unicode(text: str) -> str:
 
 SideName = Literal["source", "target"]
 UnicodeText = Annotated[str, AfterValidator(_check_unicode)]
+Term = Annotated[UnicodeText, Field(min_length=1, max_length=100)]
 LanguageCode = Annotated[UnicodeText, Field(min_length=1, examples=["en"])]
 ModelName = Annotated[UnicodeText | None, Field(description="A name of `/models`. Default: the first.")]
 
@@ -58,6 +60,14 @@ class TranslateRequest(RequestBody):
     beam: Annotated[
         int | None, Field(ge=1, description="Beam size. Default: the one that the model was scored with.")
     ] = None
+    prefix: Annotated[
+        UnicodeText, Field(max_length=1000, description="Text with which the translation begins, for one sentence.")
+    ] = ""
+    terms: Annotated[
+        dict[UnicodeText, Term | list[Term]],
+        BeforeValidator(lambda terms: json.loads(terms) if isinstance(terms, str) else terms),
+        Field(max_length=100, description="Source words, and the target words, or several, that translate them."),
+    ] = {}
     model: ModelName = None
 
 

@@ -24,7 +24,7 @@ from heed.serve.models import Models, Route
 from heed.serve.observation import Metrics
 from heed.serve.schemas import Detection, DetectRequest, TranslateRequest, TranslateResponse
 from heed.serve.settings import ServeSettings
-from heed.serve.worker import Worker
+from heed.serve.worker import Key, Worker
 
 AUTO = "auto"
 """The source language code that requests detection."""
@@ -115,7 +115,9 @@ class Service:
         texts = await run_in_threadpool(lambda: [self._text(content, body) for content in given])
         if (count := sum(len(text.document.sentences) for text in texts)) > limits.max_sentences:
             raise ApiError(f"{count:,} sentences exceed the limit of {limits.max_sentences:,}.")
-        versions = await self._versions(texts, body.beam, alternatives + 1)
+        if body.prefix and count != 1:
+            raise ApiError(f"prefix is for one sentence, and q has {count:,}.")
+        versions = await self._versions(texts, body, alternatives + 1)
         symptoms = [next(iter(each.values())) for each in versions]
         return TranslateResponse(
             translated_text=shaped([next(iter(each)) for each in versions]),
@@ -156,16 +158,18 @@ class Service:
         identifier.set_languages(languages)
         return identifier
 
-    async def _versions(self, texts: list[_Text], beam: int | None, n_best: int) -> list[dict[str, list[str]]]:
+    async def _versions(self, texts: list[_Text], body: TranslateRequest, n_best: int) -> list[dict[str, list[str]]]:
         """Return the translations of each text, best first, and their symptoms (see `Document.versions`)."""
+
+        beam = body.beam
+        terms = tuple((src, (tgt,) if isinstance(tgt, str) else tuple(tgt)) for src, tgt in body.terms.items())
 
         async def search(route: Route) -> Iterator[list[Translation]]:
             own = route.translator.search
             wider = n_best if beam is None and isinstance(own, BeamSearch) and own.beam < n_best else beam
             sentences = [sentence for text in texts if text.route == route for sentence in text.document.sentences]
-            return iter(
-                await self.worker(route.model).translate(route.translator, sentences, n_best=n_best, beam=wider)
-            )
+            key = Key(route.translator, n_best, wider, body.prefix, terms)
+            return iter(await self.worker(route.model).translate(sentences, key))
 
         routes = list(dict.fromkeys(text.route for text in texts if text.route))
         found = dict(zip(routes, await asyncio.gather(*map(search, routes)), strict=True))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from heed.inference.outputs import Translation
 from heed.inference.translator import Translator
@@ -23,13 +23,29 @@ _ON_CPU = threading.Lock()
 """Models on the CPU take turns, because each uses all cores."""
 
 
+class Key(NamedTuple):
+    """How sentences are translated. The jobs of a round have one key."""
+
+    translator: Translator
+    n_best: int = 1
+    beam: int | None = None
+    prefix: str = ""
+    terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def hypotheses(self, sentences: Sequence[str]) -> list[list[Translation]]:
+        """Return the translations of sentences, with heed's own engine if there are constraints."""
+        translator, terms = self.translator, dict(self.terms)
+        if self.prefix or terms:
+            translator = translator.with_own_engine()
+        return translator.hypotheses(sentences, n=self.n_best, beam=self.beam, prefix=self.prefix, terms=terms)
+
+
 @dataclass(eq=False)
 class Job:
     """Sentences of a request to translate."""
 
     sentences: Sequence[str]
-    key: tuple[Translator, int, int | None]
-    """The translator, the number of translations per sentence, and the beam size. A round has jobs with one key."""
+    key: "Key"
     done: list[list[Translation]] = field(default_factory=list)
     result: Future[list[list[Translation]]] = field(default_factory=Future)
 
@@ -67,11 +83,9 @@ class Worker:
         self.waiting = 0
         """Number of sentences in unfinished requests."""
 
-    async def translate(
-        self, translator: Translator, sentences: Sequence[str], *, n_best: int = 1, beam: int | None = None
-    ) -> list[list[Translation]]:
-        """Return the ``n_best`` translations of each sentence. A cancelled task cancels it. Errors: `_accepted`."""
-        job = Job(sentences, (translator, n_best, beam))
+    async def translate(self, sentences: Sequence[str], key: Key) -> list[list[Translation]]:
+        """Return the translations of each sentence. A cancelled task cancels it. Errors: `_accepted`."""
+        job = Job(sentences, key)
         with self._accepted(len(sentences)):
             self._jobs.append(job)
             try:
@@ -119,28 +133,26 @@ class Worker:
         key = jobs[0].key
         try:
             remaining = (islice(job.sentences, len(job.done), None) for job in jobs)
-            lengths = ((len(key[0].tokenizer.encode_src([each])[0]) for each in own) for own in remaining)
-            counts = fit(lengths, sentences=self.batch_sentences, tokens=key[0].batch_tokens)
+            lengths = ((len(key.translator.tokenizer.encode_src([each])[0]) for each in own) for own in remaining)
+            counts = fit(lengths, sentences=self.batch_sentences, tokens=key.translator.batch_tokens)
             parts = [job.sentences[len(job.done) :][:count] for job, count in zip(jobs, counts, strict=True)]
-            found = iter(self._translations(list(chain.from_iterable(parts)), *key))
+            found = iter(self._translations(list(chain.from_iterable(parts)), key))
         except Exception:
             # Run each job alone, so that only the job at fault fails.
             for job in jobs:
-                _finish(job, partial(self._translations, job.sentences, *key))
+                _finish(job, partial(self._translations, job.sentences, key))
             return
         for job, part in zip(jobs, parts, strict=True):
             job.done += islice(found, len(part))
             if len(job.done) == len(job.sentences):
                 _finish(job, partial(list, job.done))
 
-    def _translations(
-        self, sentences: Sequence[str], translator: Translator, n_best: int, beam: int | None
-    ) -> list[list[Translation]]:
+    def _translations(self, sentences: Sequence[str], key: Key) -> list[list[Translation]]:
         if not sentences:
             return []
         start = time.perf_counter()
         with self._turn:
-            found = translator.hypotheses(sentences, n=n_best, beam=beam)
+            found = key.hypotheses(sentences)
         self._on_batch(len(sentences), time.perf_counter() - start)
         return found
 

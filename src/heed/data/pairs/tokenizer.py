@@ -90,6 +90,11 @@ class Tokenizer:
         """Return the ids of target sentences, without BOS and EOS."""
         return list(self._tgt.encode(list(sentences), num_threads=self.threads))
 
+    def unknown_tgt(self, sentence: str) -> list[str]:
+        """Return the parts of a target sentence that become UNK, in their order."""
+        pieces = zip(self._tgt.encode(sentence, out_type=str), self._tgt.encode(sentence), strict=True)
+        return [text for text, id_ in pieces if id_ == UNK]
+
     def towards(self, tgt_lang: str) -> "Tokenizer":
         """Return a tokenizer that tags sources for a target language, if this language has a tag."""
         other = copy(self)
