@@ -28,13 +28,14 @@ def names(
     capsys: pytest.CaptureFixture[str],
 ) -> dict[str, Any]:
     """The variables after all blocks have run, in order, in a folder with two runs; ``printed`` is their output."""
-    tokenizer = train_tokenizer(re.findall(r'"(.+?\.)"', PAGE), vocab_size=60)
+    tokenizer = train_tokenizer(re.findall(r'"(.+?\.)"', PAGE), vocab_size=330, byte_fallback=True)
     torch.manual_seed(3)
     for name in ("mine", "other"):
         model = tiny_model("transformer", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab).float()
         languages = {"src_lang": "en", "tgt_lang": "de"}
         model_folder.save(tmp_path / "runs" / name / "model", model, tokenizer, extra=languages)
     (tmp_path / "input.txt").write_text("The dog runs.\nThe king left.\n", encoding="utf-8")
+    (tmp_path / "terms.tsv").write_text("dog\tKöter\ngarden\tPark|Parks\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path)
     for language, lines in (("en", tmp_path / "a.xx"), ("de", tmp_path / "a.yy")):
@@ -63,7 +64,15 @@ def test_every_block_runs(names: dict[str, Any]) -> None:
 def test_the_page_names_every_method_option_and_field() -> None:
     methods = {"translate", "hypotheses", "stream_hypotheses", "score", "attend", "stream_attend", "align", "evaluate"}
     methods |= {"directions", "in_direction", "likelihood", "with_edits", "without_fallbacks"}
-    of_other_packages = {"changed_search", "encode", "encode_pairs", "translate_ids", "score_ids", "with_engine"}
+    of_other_packages = {
+        "changed_search",
+        "encode",
+        "encode_pairs",
+        "translate_ids",
+        "score_ids",
+        "with_engine",
+        "with_own_engine",
+    }
     assert {name for name in vars(heed.Translator) if not name.startswith("_")} == methods | of_other_packages
     for name in methods:
         assert re.search(rf"model\.{name}\(|`{name}`", PAGE), name

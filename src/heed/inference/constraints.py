@@ -20,7 +20,7 @@ from heed.errors import HeedError
 from heed.evaluation.words import CASEFOLDED_WORD, SPACELESS_LETTERS
 from heed.symbols import EOS, UNK, WORD_START_BYTE
 
-UNKNOWN = " \u2047 "  # as SentencePiece writes UNK
+UNK_TEXT = " \u2047 "  # as SentencePiece writes UNK
 ANY_LETTER = b"\xfd"  # stands for any letter: it occurs in no text
 SPACELESS = f"[{SPACELESS_LETTERS}]"
 PART = re.compile(rf"{CASEFOLDED_WORD.pattern}|\S")
@@ -49,14 +49,14 @@ class Terms:
         self._longest = max(map(len, self._by_parts), default=0)
 
     @classmethod
-    def read(cls, path: Path) -> "Terms":
+    def read(cls, path: str | Path) -> "Terms":
         """Read a file of lines ``SOURCE<tab>TARGET``, several targets with | in between.
 
         Raises:
             HeedError: if a line is no term.
         """
         terms = []
-        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+        for number, line in enumerate(Path(path).read_text(encoding="utf-8-sig").splitlines(), 1):
             if not line.strip():
                 continue
             source, tab, targets = line.partition("\t")
@@ -138,7 +138,7 @@ class Writing:
     def restored(text: str, constraints: Sequence[Constraint]) -> str:
         """Return a translation with what the vocabulary lacks of its prefix."""
         for part in (part for each in constraints if isinstance(each, Prefix) for part in each.text.unknown):
-            text = text.replace(UNKNOWN, part, 1)
+            text = text.replace(UNK_TEXT, part, 1)
         return text
 
     def text(self, pieces: Sequence[int]) -> bytes:

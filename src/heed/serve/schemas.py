@@ -18,7 +18,7 @@ def _check_unicode(text: str) -> str:
 
 SideName = Literal["source", "target"]
 UnicodeText = Annotated[str, AfterValidator(_check_unicode)]
-Term = Annotated[UnicodeText, Field(min_length=1, max_length=100)]
+TermText = Annotated[UnicodeText, Field(min_length=1, max_length=100)]
 LanguageCode = Annotated[UnicodeText, Field(min_length=1, examples=["en"])]
 ModelName = Annotated[UnicodeText | None, Field(description="A name of `/models`. Default: the first.")]
 
@@ -64,7 +64,7 @@ class TranslateRequest(RequestBody):
         UnicodeText, Field(max_length=1000, description="Text with which the translation begins, for one sentence.")
     ] = ""
     terms: Annotated[
-        dict[UnicodeText, Term | list[Term]],
+        dict[UnicodeText, TermText | list[TermText]],
         BeforeValidator(lambda terms: json.loads(terms) if isinstance(terms, str) else terms),
         Field(max_length=100, description="Source words, and the target words, or several, that translate them."),
     ] = {}
