@@ -140,7 +140,7 @@ def translate(life: Life) -> None:
         life.problems.append(f"translate {words} {form} printed nothing")
     n_best = form if form[:1] == ["--n-best"] else []
     outputs = [life.heed(*command, *n_best, "--json", *more).out for more in ([], ["--batch-tokens", "50"])]
-    found, again = ([each for line in output.splitlines() for each in json.loads(line)["translations"]]
+    found, again = ([each for line in output.split("\n")[:-1] for each in json.loads(line)["translations"]]
                     for output in outputs)  # fmt: skip
     # Two hypotheses whose scores differ by rounding may change places.
     other = [pair for pair in zip(found, again, strict=True) if pair[0]["text"] != pair[1]["text"]]
@@ -157,7 +157,7 @@ def constrain(life: Life) -> None:
     (life.folder / "terms.tsv").write_text(f"{word}\t{target}\n", encoding="utf-8")
     command = ["translate", str(life.run()), "--input", f"{stem}.src", "--json"]
     for options in (["--prefix", reference[:6]], ["--terms", str(life.folder / "terms.tsv")]):
-        for line in life.heed(*command, *options).out.splitlines():
+        for line in life.heed(*command, *options).out.split("\n")[:-1]:
             found = json.loads(line)
             text = found["translations"][0]["text"]
             holds = text.startswith(reference[:6].strip()) if "--prefix" in options else target.lower() in text.lower()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heed.compat import replace
-from heed.data.text.formats.files import require_plain_text
 from heed.errors import HeedError
 from heed.files import is_device, remove, write_file, writing
 from heed.progress import progress_bar
@@ -34,6 +33,8 @@ def standard_input() -> BinaryIO:
 
 def read_file(path: Path) -> list[str]:
     """Return the lines of a UTF-8 file; see `read_lines`. Other formats are refused."""
+    from heed.data.text.formats.files import require_plain_text
+
     require_plain_text(path)
     with path.open("rb") as file:
         return list(read_lines(file, str(path)))

@@ -54,7 +54,7 @@ def comet(output: SystemOutput, *, name: str = DEFAULT_MODEL) -> MetricScore:
             file.write_text("".join(re.sub(r"[\r\n]", " ", line) + "\n" for line in lines), encoding="utf-8")
             command += [f"--{kind}", str(file)]
         offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=offline)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", env=offline)
         if done.returncode or not scores.exists():
             reason = done.stderr.strip().rpartition("\n")[2] or "no message"
             raise HeedError(

@@ -56,7 +56,7 @@ class Terms:
             HeedError: if a line is no term.
         """
         terms = []
-        for number, line in enumerate(Path(path).read_text(encoding="utf-8-sig").splitlines(), 1):
+        for number, line in enumerate(Path(path).read_text(encoding="utf-8-sig").split("\n"), 1):
             if not line.strip():
                 continue
             source, tab, targets = line.partition("\t")
