@@ -49,19 +49,6 @@ def test_train_compares_heed_with_each_peer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_train_compares_heed_with_marian(tmp_path: Path) -> None:
-    pytest.importorskip("pymarian", reason="Marian is not installed")
-    out = tmp_path / "bench.json"
-    options = ["--rounds", "1", "--warmup", "0", "--steps", "2", "--step-tokens", "150", "--precision", "fp32"]
-    settings = [*SMALL_CORPUS, f"cache_dir={tmp_path}", "trainer.precision=32-true"]
-    main(["train", "--peers", "marian", "--sizes", "smallest", *options, "--out", str(out), "--set", *settings])
-    found = json.loads(out.read_text())
-    assert [row["peer"] for row in found["train"]] == ["marian fp32"]
-    assert found["train"][0]["theirs"] > 0
-    assert "pymarian" in found["versions"]
-
-
-@pytest.mark.slow
 def test_decode_compares_heed_with_each_installed_peer(run: Callable[..., Path], tmp_path: Path) -> None:
     tiny = [
         "model.d_model=16",
