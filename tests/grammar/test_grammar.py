@@ -147,23 +147,6 @@ def test_the_alignment_covers_all_words_except_commas(examples: list[Example]) -
             assert {i for i, word in enumerate(sentence_words) if word != ","} == aligned, sentence
 
 
-def test_nouns_are_aligned_with_their_translations(examples: list[Example]) -> None:
-    known = defaultdict(set)
-    for noun in all_nouns():
-        for number in (False, True):
-            for case in ("nom", "acc", "dat"):
-                if noun.english(plural=number):
-                    known[noun.english(plural=number)].add(noun.german(case, plural=number))
-    checked = 0
-    for example in examples:
-        src, tgt = split_punctuation(example.src), split_punctuation(example.tgt)
-        for i, word in enumerate(src):
-            if word in known and word not in ("river", "bank"):
-                assert {tgt[j] for k, j in example.alignment if k == i} <= known[word], (example.src, word)
-                checked += 1
-    assert checked > 5000
-
-
 def test_german_pronouns_have_the_gender_of_their_antecedents(examples: list[Example]) -> None:
     nouns = {noun.en: noun for noun in all_nouns()}
     for example in (one for one in examples if one.antecedent):
@@ -236,72 +219,3 @@ def test_no_word_and_no_length_gives_the_correct_translation_away(contrasts: lis
 def all_nouns() -> list[lexicon.Noun]:
     senses = [sense.noun for senses in lexicon.HOMONYMS for sense in senses]
     return [*vars(lexicon.NOUNS).values(), *senses]
-
-
-# Possible (case, gender) of the noun after an article (p: plural), and the ending of an adjective between them.
-ARTICLES = {
-    "der": {("nom", "m"): "e", ("dat", "f"): "en"},
-    "die": {("nom", "f"): "e", ("acc", "f"): "e", ("nom", "p"): "en", ("acc", "p"): "en"},
-    "das": {("nom", "n"): "e", ("acc", "n"): "e"},
-    "den": {("acc", "m"): "en", ("dat", "p"): "en"},
-    "dem": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "im": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "am": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "zum": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "vom": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "zur": {("dat", "f"): "en"},
-    "ins": {("acc", "n"): "e"},
-    "ein": {("nom", "m"): "er", ("nom", "n"): "es", ("acc", "n"): "es"},
-    "eine": {("nom", "f"): "e", ("acc", "f"): "e"},
-    "einen": {("acc", "m"): "en"},
-    "kein": {("nom", "m"): "er", ("nom", "n"): "es", ("acc", "n"): "es"},
-    "keine": {("nom", "f"): "e", ("acc", "f"): "e"},
-    "keinen": {("acc", "m"): "en"},
-    "sein": {("nom", "m"): "er", ("nom", "n"): "es"},
-    "ihr": {("nom", "m"): "er", ("nom", "n"): "es"},
-    "seine": {("nom", "f"): "e"},
-    "ihre": {("nom", "f"): "e"},
-    "seinem": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "ihrem": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "seiner": {("dat", "f"): "en"},
-    "ihrer": {("dat", "f"): "en"},
-}
-PREPOSITION_CASES = {
-    "auf": {"acc", "dat"}, "in": {"dat", "acc"}, "unter": {"dat"}, "hinter": {"dat"}, "neben": {"dat"},
-    "zu": {"dat"}, "mit": {"dat"}, "von": {"dat"}, "gegen": {"acc"},
-}  # fmt: skip
-
-
-def test_articles_and_adjectives_agree_with_their_nouns(examples: list[Example]) -> None:
-    genders: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for noun in all_nouns():
-        for case in ("nom", "acc", "dat"):
-            genders[noun.german(case, plural=False)].add((case, noun.gender))
-            if noun.de_plural:
-                genders[noun.german(case, plural=True)].add((case, "p"))
-    stems = {adjective.stem or adjective.de for adjective in vars(lexicon.ADJECTIVES).values()}
-    checked = 0
-    for example in examples:
-        german = split_punctuation(example.tgt)
-        for i, word in enumerate(german):
-            article = word.lower()
-            if article not in ARTICLES or (i and german[i - 1] == ","):
-                continue
-            j = i + 1
-            endings = []
-            while german[j] not in genders and (
-                stem := next((s for s in stems if re.fullmatch(f"{s}e[nrsm]?", german[j])), None)
-            ):
-                endings.append(german[j].removeprefix(stem))
-                j += 1
-            if german[j] not in genders:
-                continue
-            fits = {slot: ending for slot, ending in ARTICLES[article].items() if slot in genders[german[j]]}
-            if i and german[i - 1].lower() in PREPOSITION_CASES:
-                fits = {
-                    slot: ending for slot, ending in fits.items() if slot[0] in PREPOSITION_CASES[german[i - 1].lower()]
-                }
-            assert fits, (example.tgt, word, german[j])
-            assert all(ending in fits.values() for ending in endings), (example.tgt, word, german[j])
-            checked += 1
-    assert checked > 5000

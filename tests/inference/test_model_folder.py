@@ -14,7 +14,6 @@ from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.inference.searches import build_search
 from heed.models.seq2seq import Seq2Seq
-from heed.run_format import RUN_FORMAT
 from tests.tokenizers import train_tokenizer
 
 LINES = ["a man rides a bike .", "the dog sleeps .", "two children play with a red ball in the park .", "größer"]
@@ -63,10 +62,6 @@ def test_save_and_load_are_inverse(folder: Path, tmp_path: Path) -> None:
     model_folder.save(tmp_path / "again", loaded.model, loaded.tokenizer, extra=extra)
     for name in ("model.safetensors", "config.yaml", "src.model", "tgt.model"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-
-
-def test_folders_have_a_format_number(folder: Path) -> None:
-    assert next(iter(yaml.safe_load((folder / "config.yaml").read_text()).items())) == ("format", RUN_FORMAT)
 
 
 def test_missing_folders_are_named(tmp_path: Path) -> None:
