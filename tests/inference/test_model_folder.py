@@ -41,6 +41,11 @@ def replace_file(folder: Path, name: str, create: Callable[[Path], object]) -> N
     create(folder / name)
 
 
+def write(folder: Path, name: str, size: int, content: bytes = b"") -> None:
+    """Replace a file by the beginning of its content, or by another content."""
+    (folder / name).write_bytes((content or (folder / name).read_bytes())[:size])
+
+
 def set_weight(folder: Path, value: float) -> None:
     weights = load_file(folder / "model.safetensors")
     weights["tgt_embedding.weight"][5, 3] = value
@@ -115,6 +120,15 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "pipe as config": (lambda d: replace_file(d, "config.yaml", os.mkfifo), "is a pipe or a device and must be a file"),
     "NaN": (lambda d: set_weight(d, float("nan")), "1 of 1,400 values of tgt_embedding.weight are NaN or infinite"),
     "flipped bit": (flip_bit, "does not have the weights_digest of config.yaml"),
+    "cut weights": (lambda d: write(d, "model.safetensors", 2000), "model.safetensors is damaged or cut off"),
+    "cut header": (lambda d: write(d, "model.safetensors", 5), "model.safetensors is damaged or cut off"),
+    "no weights": (lambda d: write(d, "model.safetensors", 0), "model.safetensors is damaged or cut off"),
+    "empty config": (lambda d: write(d, "config.yaml", 0), "config.yaml is damaged or was not written by heed"),
+    "binary config": (lambda d: write(d, "config.yaml", 2, b"\xff\xfe"), "config.yaml is damaged or was not written"),
+    "no size": (config(lambda c: c["model"].pop("d_model")), "model.d_model must be given"),
+    "no tokenizer": (lambda d: (d / "src.model").unlink(), "holds no tokenizer"),
+    "text as tokenizer": (lambda d: write(d, "src.model", 2, b"xx"), "src.model is not a SentencePiece model"),
+    "no model file": (lambda d: (d / "model.safetensors").unlink(), "holds no model"),
     "infinity": (lambda d: set_weight(d, -float("inf")), "are NaN or infinite"),
 }
 
