@@ -12,6 +12,7 @@ from tests import cpu, forkserver, systems, type_checks  # before heed: importin
 # isort: split
 import architectures
 import pytest
+import torch
 from hydra.core.global_hydra import GlobalHydra
 from hypothesis import settings
 
@@ -50,7 +51,6 @@ def pytest_configure(config: pytest.Config) -> None:
 FULL = (
     "benchmark", "experiments", "devices/test_gpu_check.py",
     "docs/test_figures.py", "test_project_files.py",
-    "export/test_same_everywhere.py",
 )  # fmt: skip
 """Tests that only `make test-full` runs: of developers' scripts and files, and of all engines at once."""
 
@@ -97,6 +97,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     type_checks.start_test()
     if sys.platform == "win32" and (posix := item.get_closest_marker("posix")):
         pytest.skip(f"Windows lacks {posix.args[0]}")
+
+
+@pytest.fixture(autouse=True)
+def exact(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Test formulas, layers and models in float64, so that differences exceed rounding."""
+    if {"functional", "kernels", "layers", "models", "test_blocks.py"} & {*request.path.parts[-2:]}:
+        torch.manual_seed(0)
+        torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 TRANSFORMER = replace(

@@ -1,7 +1,5 @@
 """Errors of the user end with exit status 2 and a message that says what is wrong, where, and what to do."""
 
-import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from heed.errors import HeedError
 from heed.files import replacing, writing
@@ -19,7 +16,6 @@ from heed.launch.plan import check_options, settle
 from heed.launch.run import build
 from heed.runs.checkpoints import Selection
 from tests.damage import largest_file
-from tests.finished import FinishedRun
 
 Command = Callable[..., tuple[int, str]]
 ErrorOf = Callable[..., str]
@@ -261,40 +257,6 @@ def test_starting_points_that_do_not_fit(command: Command, error_of: ErrorOf, fi
     assert "There is no checkpoint nowhere.ckpt" in error_of(*more, "ckpt_path=nowhere.ckpt")
     assert "There is no folder nowhere" in error_of(*more, "init_from=nowhere")
     assert "no unfinished run" in error_of(*more, "resume=true")
-
-
-def test_model_folders_that_are_damaged_or_foreign(
-    finished: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    good = finished.folder / "model"
-    assert model_folder.load(good).config["family"] == "rnn"
-    config = yaml.safe_load((good / "config.yaml").read_text())
-    weights = (good / "model.safetensors").read_bytes()
-    damaged: list[tuple[str, bytes, str]] = [
-        ("model.safetensors", weights[:-100], "model.safetensors is damaged or cut off"),
-        ("model.safetensors", weights[:5], "model.safetensors is damaged or cut off"),
-        ("model.safetensors", b"", "model.safetensors is damaged or cut off"),
-        ("config.yaml", b"", "config.yaml is damaged or was not written by heed"),
-        ("config.yaml", b"\xff\xfe", "config.yaml is damaged or was not written by heed"),
-        ("config.yaml", yaml.safe_dump(config | {"family": "cnn"}).encode(), "the model family cnn is unknown: "),
-        ("config.yaml", yaml.safe_dump(config | {"model": {"layers": 3}}).encode(), "model.cell must be given"),
-        ("config.yaml", yaml.safe_dump(config | {"model": "big"}).encode(), "model=big must be a mapping"),
-        ("tokenizer.model", b"pieces", "tokenizer.model is not a SentencePiece model"),
-    ]
-    for name, content, message in damaged:
-        shutil.rmtree("copy", ignore_errors=True)
-        shutil.copytree(good, "copy")
-        (Path("copy") / name).write_bytes(content)
-        with pytest.raises(HeedError, match=re.escape(message)) as raised:
-            model_folder.load("copy")
-        assert "copy" in str(raised.value)
-    for name, part in (("tokenizer.model", "holds no tokenizer"), ("model.safetensors", "holds no model")):
-        shutil.rmtree("copy")
-        shutil.copytree(good, "copy")
-        (Path("copy") / name).unlink()
-        with pytest.raises(HeedError, match=part):
-            model_folder.load("copy")
 
 
 @contextmanager

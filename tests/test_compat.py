@@ -23,7 +23,6 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from heed import compat
-from tests import like_windows
 
 # ---- operating systems
 
@@ -36,19 +35,22 @@ def test_usable_cores_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch)
     assert compat.usable_cores() == 7
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_windows_waits_until_a_replaced_file_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    like_windows.refuse_open_files(monkeypatch.setattr)
-    old, new = tmp_path / "old", tmp_path / "new"
-    for path in (old, new):
-        path.write_text(path.name, encoding="utf-8")
-    reader = old.open(encoding="utf-8")
+    (new := tmp_path / "new").touch()
+    readers, rename = ["a virus scanner"], Path.replace
+
+    def replace(source: Path, target: Path) -> Path:
+        if readers:
+            raise PermissionError
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
     with pytest.raises(PermissionError):
-        compat.replace(new, old)
+        compat.replace(new, tmp_path / "old")
     monkeypatch.setattr(compat, "WINDOWS", True)
-    monkeypatch.setattr(compat.time, "sleep", lambda seconds: reader.close())
-    compat.replace(new, old)
-    assert old.read_text(encoding="utf-8") == "new"
+    monkeypatch.setattr(compat.time, "sleep", lambda seconds: readers.clear())
+    compat.replace(new, tmp_path / "old")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])

@@ -97,18 +97,6 @@ def test_missing_options_are_listed_unless_they_are_passed_later() -> None:
     assert find_problems(target, given, where="part.", later=["pair"]) == []
 
 
-def test_all_wrong_options_are_reported() -> None:
-    wrong: dict[str, Any] = {**RIGHT, "steps": 0, "share": 2, "kinds": "???", "stepss": 1}
-    del wrong["rate"]
-    assert find_problems(target, wrong, where="") == [
-        "steps=0 must be an integer >= 1.",
-        "share=2 must be a number in [0, 1).",
-        "stepss is unknown (did you mean steps?).",
-        "kinds must be given: it has no default.",
-        "rate must be given: it has no default.",
-    ]
-
-
 def test_constructors_of_other_libraries() -> None:
     """They may take any keyword, and annotate with names that exist for type checkers only."""
 

@@ -1,6 +1,5 @@
 """CONTRIBUTING agrees with the files, the Makefile and the code; the entry of the tests does what it says."""
 
-import json
 import os
 import re
 import shutil
@@ -13,8 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
-from torch.testing import assert_close
 
 from heed.errors import HeedError
 from heed.evaluation.metrics import METRICS
@@ -149,19 +146,6 @@ def test_the_blocks_that_contributing_adds_can_be_trained(changed_tree: Path, op
     assert trained.returncode == 0, trained.stderr
 
 
-def test_the_score_function_that_contributing_adds_is_its_formula(changed_tree: Path) -> None:
-    *_, formula = example("### A score function")
-    source = (changed_tree / "src/heed/layers/attention_scores.py").read_text(encoding="utf-8")
-    code: dict[str, Any] = {"__name__": "changed"}
-    exec(source, code)
-    score = code["SCORES"]["cosine"](code["ScoreOptions"](query_width=7, state_width=7))
-    query, states = torch.randn(2, 3, 7), torch.randn(2, 5, 7)
-    found = score(query, score.project(states, torch.ones(2, 5, dtype=torch.bool)))
-    expected = formula.partition("return ")[2]
-    for b, t, s in ((0, 0, 0), (1, 2, 4)):
-        assert_close(found[b, t, s], eval(expected, {"h_t": query[b, t], "h_s": states[b, s]}))
-
-
 def test_the_metric_that_contributing_adds_can_be_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     source, line = example("## Add a metric")
     added = load_source("heed.evaluation.copies", source, monkeypatch)
@@ -196,22 +180,3 @@ def load_source(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> Modu
 
 def test_the_fast_tests_are_those_of_the_folders_that_the_entry_names() -> None:
     assert entry.ROOMS == conftest.FAST
-
-
-def test_a_test_file_that_does_not_exist_is_an_error() -> None:
-    wrong = [sys.executable, "scripts/test.py", "tests/layers/test_nothing.py"]
-    tested = subprocess.run(wrong, cwd=ROOT, capture_output=True, text=True)
-    assert tested.returncode == 2
-    assert tested.stderr.splitlines()[-1] == "test.py: error: there is no tests/layers/test_nothing.py"
-
-
-def test_cpu_seconds_are_printed_with_the_slowest_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reports = [tmp_path / name for name in ("fast.json", "others.json")]
-    for report, seconds in zip(reports, (2, 30), strict=True):
-        report.write_text(json.dumps({"total": 450, "tests": {f"test_{seconds}": seconds}}))
-    entry.print_cpu_seconds(reports, checks=70.0, limit=True)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == ["   30.0 test_30", "    2.0 test_2", "970 CPU seconds in all, 70 of them for the checks"]
-    assert lines[3].startswith("WARNING: more than 960 CPU seconds.")
-    entry.print_cpu_seconds(reports, checks=70.0, limit=False)
-    assert "WARNING" not in capsys.readouterr().out

@@ -11,8 +11,6 @@ import pytest
 import torch
 from benchmark.__main__ import main
 
-from heed.errors import HeedError
-
 ROOT = Path(__file__).parents[2]
 SMALL_CORPUS = ["data.train=300", "data.valid=20", "data.test=20", "data.long=20"]
 
@@ -51,19 +49,6 @@ def test_train_compares_heed_with_each_peer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_train_compares_heed_with_marian(tmp_path: Path) -> None:
-    pytest.importorskip("pymarian", reason="Marian is not installed")
-    out = tmp_path / "bench.json"
-    options = ["--rounds", "1", "--warmup", "0", "--steps", "2", "--step-tokens", "150", "--precision", "fp32"]
-    settings = [*SMALL_CORPUS, f"cache_dir={tmp_path}", "trainer.precision=32-true"]
-    main(["train", "--peers", "marian", "--sizes", "smallest", *options, "--out", str(out), "--set", *settings])
-    found = json.loads(out.read_text())
-    assert [row["peer"] for row in found["train"]] == ["marian fp32"]
-    assert found["train"][0]["theirs"] > 0
-    assert "pymarian" in found["versions"]
-
-
-@pytest.mark.slow
 def test_decode_compares_heed_with_each_installed_peer(run: Callable[..., Path], tmp_path: Path) -> None:
     tiny = [
         "model.d_model=16",
@@ -84,19 +69,6 @@ def test_decode_compares_heed_with_each_installed_peer(run: Callable[..., Path],
         assert row["ratio"] > 0
         if row["peer"] in ("hf fp32", "ctranslate2 float32") and row["batch"] != "best":
             assert row["equal"] == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["prepare", "--peers", "torch"], "--peers torch is unknown: the peers of prepare are none"),
-        (["decode", "--peers", "hf,joey"], "--peers joey is unknown: the peers of decode are hf, ctranslate2"),
-        (["prepare", "--clock", "cpu", "--threads", "2"], "--clock cpu adds the seconds of all threads"),
-    ],
-)
-def test_wrong_options_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
-    with pytest.raises(HeedError, match=message):
-        main([*arguments, "--out", str(tmp_path / "bench.json")])
 
 
 @pytest.mark.slow

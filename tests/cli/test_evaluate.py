@@ -20,7 +20,7 @@ from heed.inference.translator import Translator
 from tests import forkserver
 from tests.cli.models import LINES as SOURCES
 from tests.cli.models import SEARCH, Heed, TinyModel, save_model, write
-from tests.evaluation.comet_program import VERSION, install_comet, save_comet
+from tests.evaluation.test_comet import VERSION, install_comet, save_comet
 from tests.export.models import LINES, transformer, write_model
 
 HYPOTHESES = ["Ein Mann fährt Rad.", "", "Ein Hund schläft!", "Zwei kinder spielen mit einem Ball im park."]

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -215,24 +214,6 @@ def mixture_options(mixed: Path) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.full
-def test_a_run_with_a_mixture(mixed: Path) -> None:
-    from heed.launch import train
-    from heed.launch.compose import compose
-
-    options = [*mixture_options(mixed), "trainer=cpu"]
-    run = mixed / "run"
-    run.mkdir()
-    results: Any = train(compose(options, folder=run)).results
-    assert json.loads((run / "results.json").read_text()) == results
-    drawn = results["texts"]
-    assert list(drawn) == list(WEIGHTS)
-    assert drawn["news"]["sentences"] > 2 * drawn["crawl"]["sentences"] > 0
-    assert sum(part["tgt_tokens"] for part in drawn.values()) > 500
-    assert all(1 < part["nll"] < 10 for part in drawn.values())
-
-
 @pytest.mark.parametrize("world_size", [2, 4])
 def test_the_gradients_of_processes_average_to_those_of_one(
     world_size: int, mixed: Path, tiny_model: Callable[..., Seq2Seq]
@@ -269,6 +250,11 @@ def test_two_processes_train_on_a_mixture_like_one(mixed: Path) -> None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         results.append(json.loads((mixed / name / "results.json").read_text()))
+    drawn = results[0]["texts"]
+    assert list(drawn) == list(WEIGHTS)
+    assert drawn["news"]["sentences"] > 2 * drawn["crawl"]["sentences"] > 0
+    assert sum(part["tgt_tokens"] for part in drawn.values()) > 500
+    assert all(1 < part["nll"] < 10 for part in drawn.values())
     for text in WEIGHTS:
         one, two = (own["texts"][text] for own in results)
         assert {**two, "nll": None} == {**one, "nll": None}

@@ -206,29 +206,3 @@ def test_search_steps_between_two_checks(kind: str, name: str, monkeypatch: pyte
     assert len(steps) == 8
     with OneDevice():  # type: ignore[no-untyped-call]
         assert all(part.is_meta for part in steps[0].tensors())
-
-
-VALUES: list[Callable[[Tensor], object]] = [
-    lambda x: x.sum().item(),
-    Tensor.tolist,
-    lambda x: bool(x[0]),
-    Tensor.nonzero,
-    lambda x: x[x > 0],
-    lambda x: x.masked_select(x > 0),
-    lambda x: torch.equal(x, x),
-    torch.unique_consecutive,
-    Tensor.cpu,
-]
-
-
-@pytest.mark.parametrize("read", VALUES)
-def test_meta_tensors_have_no_values(read: Callable[[Tensor], object]) -> None:
-    x = torch.ones(2, device=META)
-    assert x[torch.tensor([1, 0], device=META)].sum().is_meta
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        read(x)
-
-
-def test_devices_are_not_mixed() -> None:
-    with OneDevice(), pytest.raises(AssertionError, match="index mixes"):  # type: ignore[no-untyped-call]
-        _ = torch.ones(2, device=META)[torch.tensor([1, 0])]

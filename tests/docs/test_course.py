@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from docs.course_figures import ES, FIGURES, SIE, TIRED, WIDE, Models, draw, words_of
-from docs.pages import ROOT, fill
+from docs.course_figures import ES, FIGURES, SIE, TIRED, WIDE, Models, draw
+from docs.pages import ROOT
 from experiments.claims import CLAIMS
 
 import heed
@@ -64,13 +64,6 @@ def test_every_exercise_belongs_to_a_session() -> None:
     assert sorted(re.findall(r"`(\w+)`", "".join(lines))) == sorted(EXERCISES)
 
 
-def test_a_reference_says_whether_a_claim_held_and_what_was_measured() -> None:
-    text = fill("<!-- reference: heads -->\n<!-- end -->")
-    assert "(held: **no**, 5 trainings, 23 minutes of one core)" in text
-    assert "| attention of the best head from the verb to its agent | 0.22 ± 0.09 |" in text
-    assert "[claims.json](../results/claims.json)" in text
-
-
 @PAGES
 def test_the_python_of_a_session_runs(page: Path) -> None:
     for block in re.findall(r"^```python\n(.*?)^```$", TEXT[page], re.DOTALL | re.MULTILINE):
@@ -99,13 +92,3 @@ def test_the_figures_can_be_drawn_again(tmp_path: Path, tiny_model: Callable[...
     assert {file.stem for file in again.iterdir()} == set(FIGURES)
     for name in ("path_length", "score_functions", "saturation", "masks", "cost"):  # without a model: the same file
         assert (again / f"{name}.svg").read_bytes() == (COURSE / f"{name}.svg").read_bytes(), name
-
-
-def test_the_pronoun_figure_shows_attention_of_words() -> None:
-    cross = np.zeros((1, 1, 4, 5))
-    cross[0, 0, 0] = [0.1, 0.2, 0.3, 0.4, 0.0]
-    cross[0, 0, 1] = [0.0, 0.0, 0.0, 1.0, 0.0]
-    words = words_of(["▁an", "im", "al", "▁it", "</s>"], ["▁es", "▁Ti", "er", "</s>"], cross)
-    assert (words.source, words.target) == (["animal", "it"], ["es", "Tier"])
-    np.testing.assert_allclose(words.weights[0, 0], [[0.6, 0.4], [0.0, 0.5]])
-    assert words.pronoun == 0

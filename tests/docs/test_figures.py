@@ -1,9 +1,7 @@
 """Numbers and tables from docs/results: how they are written, and that every file says where they come from."""
 
 import re
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from docs.pages import ROOT, fill, pages
@@ -12,49 +10,6 @@ from experiments.claims import CLAIMS
 from docs import figures
 
 FILES = sorted((ROOT / "docs" / "results").glob("*.json"))
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (Decimal("1.50"), "1.50"),
-        (12000, "12,000"),
-        (None, ""),
-        ("text", "text"),
-        ([82, 84], "82, 84"),
-        ({"mean": Decimal("42.5"), "sd": Decimal("0.1")}, "42.5 ± 0.1"),
-        ({"median": Decimal("1.53"), "low": Decimal("1.50"), "high": Decimal("1.79")}, "1.53 [1.50, 1.79]"),
-        ({"difference": Decimal("0.19"), "low": Decimal("-0.04"), "high": Decimal("0.06")}, "+0.19 [−0.04, +0.06]"),
-        ({"difference": Decimal("-0.5")}, "−0.5"),
-        ({"low": 117, "high": 145}, "117 to 145"),
-        ({"value": 90, "unit": "%"}, "90 %"),
-        ({"list": [51, 67], "unit": "%"}, "51, 67 %"),
-    ],
-)
-def test_show(value: Any, text: str) -> None:
-    assert figures.show(value) == text
-
-
-def test_a_table_has_the_chosen_rows_and_columns() -> None:
-    assert figures.table("training rows=synthetic_rnn,synthetic columns=steps,model").splitlines() == [
-        "| steps | model |",
-        "| ---: | --- |",
-        "| 3,600 | RNN, built-in corpus, five seeds |",
-        "| 3,000 | transformer, built-in corpus, five seeds |",
-    ]
-
-
-def test_parts_between_markers_are_written_anew() -> None:
-    text = (
-        "The beam is <!-- value: training.beam -->4<!-- end -->.\n\n"
-        "<!-- table: published columns=bleu -->\nold\n<!-- end -->\n"
-    )
-    assert fill(text) == (
-        "The beam is <!-- value: training.beam -->5<!-- end -->.\n\n"
-        "<!-- table: published columns=bleu -->\n\n| BLEU |\n| ---: |\n"
-        "| 41.0 |\n| 42.0 |\n| 42.6 |\n| 43.9 |\n\n<!-- end -->\n"
-    )
-    assert fill("<!-- value: training.synthetic.bleu --><!-- end -->").endswith(">99.6 ± 0.1<!-- end -->")
 
 
 def test_an_unknown_file_row_or_value_is_an_error() -> None:

@@ -24,7 +24,6 @@ from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import DecoderHidden
 from heed.symbols import BOS, PAD
 from heed.training.schedules import InverseSquareRoot
-from tests.float64 import float64 as float64
 
 
 def set_weight(module: nn.Module, weight: Tensor) -> None:

@@ -15,7 +15,6 @@ from experiments import __main__ as experiments_main
 from experiments import antecedents, hardness, measures
 from experiments.claim import Claim
 from experiments.claims import CLAIMS, heads, parallel, score_functions, vanishing_gradients
-from experiments.measures import Figure, Values
 from experiments.runner import ROOT, ExperimentRunner, ModelSpec, TrainedModel
 
 from heed.data.text.synthetic_corpus import read_split
@@ -94,21 +93,6 @@ def test_findings_are_published_beside_those_of_other_claims(
     assert after["machine"] == "this machine"
     assert after["rows"].pop("context") != before["rows"].pop("context")
     assert after["rows"] == before["rows"]
-
-
-def test_without_names_all_claims_are_measured(
-    tiny_experiments: None, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two = [claim for claim in CLAIMS if claim.name in ("context", "order")]
-    monkeypatch.setattr(experiments_main, "CLAIMS", two)
-    experiments_main.main(["--out", str(out)])
-    assert len(json.loads((out / "claims.json").read_text(encoding="utf-8"))["claims"]) == 2
-
-
-def test_a_figure_is_a_mean_with_its_spread() -> None:
-    shown = [Figure("a", [0.25, 0.35], ".1%"), Figure("b", [7.25]), Figure("c", Values([1, 2]), ".2f")]
-    assert [figure.plain()["value"] for figure in shown] == ["30.0 ± 7.1 %", "7.2", "1.50 ± 0.71"]
-    assert shown[0].plain()["values"] == [0.25, 0.35]
 
 
 def test_hardness_and_antecedents_of_a_run(

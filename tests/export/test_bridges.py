@@ -1,18 +1,16 @@
 """Interpretability tools agree with heed about an exported model, and the export has the parts that they look for."""
 
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import bridges
 import pytest
 import torch
-from matplotlib.figure import Figure
 from torch.testing import assert_close
 from transformers import AutoModelForSeq2SeqLM
 
 from heed.cli import main
-from tests.export.models import LINES, transformer, write_run
+from tests.export.models import transformer, write_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the tools' own warnings
 SENTENCES = ["the cat saw the dog", "the dog saw the cat"]
@@ -59,28 +57,3 @@ def test_a_tool_agrees_with_heed(
     assert "agrees with heed" in capsys.readouterr().out
     (figure,) = tmp_path.iterdir()
     assert figure.stem == f"bridges-{name}"
-
-
-def test_the_folder_of_the_figures_is_made(
-    example: bridges.Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(bridges.TOOLS, "matplotlib", lambda _: Figure())
-    bridges.run_tool("matplotlib", example, tmp_path / "new" / "figures")
-    assert (tmp_path / "new" / "figures" / "bridges-matplotlib.png").is_file()
-
-
-def test_the_message_says_what_to_install(
-    example: bridges.Example, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = str(Path(example.folder).parents[1])
-    monkeypatch.setattr(bridges, "find_spec", lambda name: None)
-    sentences = ["--sentences", *SENTENCES]
-    monkeypatch.setattr(sys, "argv", ["bridges.py", run, "--only", "transformer_lens", *sentences])
-    assert bridges.main() == 2
-    assert "`pip install transformer-lens`" in capsys.readouterr().err
-    monkeypatch.setattr(sys, "argv", ["bridges.py", run, "--sentences", LINES[0], LINES[1]])
-    assert bridges.main() == 2
-    assert "same number of pieces" in capsys.readouterr().err
-    monkeypatch.setattr(sys, "argv", ["bridges.py", run, "--export", "nowhere"])
-    assert bridges.main() == 2
-    assert "--to huggingface" in capsys.readouterr().err

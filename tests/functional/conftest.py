@@ -1,13 +1,10 @@
-"""Run these tests in float64, against the formulas and against the kernels."""
+"""Run these tests against the formulas and against the kernels."""
 
 from types import ModuleType
 
 import pytest
 
 from heed import functional, kernels
-from tests.float64 import float64
-
-__all__ = ["float64"]
 
 
 @pytest.fixture(params=[functional, kernels], ids=lambda room: room.__name__)

@@ -1,36 +1,24 @@
 """The grammar and the corpus that heed ships: both agree; correct annotations, correct German, difficulty."""
 
 import gzip
-import io
 import itertools
 import json
-import os
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from contextlib import redirect_stdout
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
-import headline
 import pytest
-from experiments.hardness import word_for_word
 from grammar import lexicon
 from grammar.__main__ import main
 from grammar.corpus import Contrast, Example, challenge, draw, generate
-from grammar.grammar import detokenize
-from grammar.rules import CONTRASTIVE_TAGS, RULES, RandomChoices
+from grammar.rules import CONTRASTIVE_TAGS, RULES
 from grammar.writing import CONTRASTS_PER_TAG, SIZES, line
 
-from heed.data.text.synthetic_corpus import read_split
 from heed.errors import HeedError
 from heed.evaluation.words import split_punctuation
 from heed.files import built_in_corpus
 
-T = TypeVar("T")
 PREFIXES = {"train": 4000, "valid": 200, "test": 500, "long": 40}
 """Pairs of each split of the shipped corpus that these tests read."""
 
@@ -101,32 +89,6 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path) -> None:
 # The corpus as data
 
 
-def test_the_same_seed_generates_the_same_text_in_every_process() -> None:
-    program = (
-        "from grammar.corpus import generate, challenge\n"
-        "splits = generate(seed=3, train=200, valid=20, test=20, long=3)\n"
-        "print([e for split in splits.values() for e in split], challenge(seed=3, per_tag=4))\n"
-    )
-    scripts = Path(lexicon.__file__).parents[1]
-    path = os.pathsep.join(filter(None, (str(scripts), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"}  # sets have another order than here
-    command = [sys.executable, "-c", program]
-    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    assert "Example(src=" in printed
-    with redirect_stdout(io.StringIO()) as here:
-        exec(program, {})
-    assert here.getvalue() == printed
-
-
-def test_another_seed_generates_another_corpus(corpus: dict[str, list[Example]]) -> None:
-    other = generate(seed=2, train=500, valid=1, test=1, long=1)["train"]
-    assert len({e.src for e in other} & {e.src for e in corpus["train"]}) < 250
-
-
-def test_sources_are_distinct(examples: list[Example]) -> None:
-    assert len({example.src for example in examples}) == len(examples)
-
-
 def test_splits_of_other_seeds_and_the_challenge_set_have_disjoint_sources(
     corpus: dict[str, list[Example]], contrasts: list[Contrast]
 ) -> None:
@@ -174,73 +136,6 @@ def test_every_split_has_every_phenomenon(corpus: dict[str, list[Example]]) -> N
         assert min(counts.values()) >= 0.04 * len(corpus[split])
 
 
-def test_lengths(corpus: dict[str, list[Example]]) -> None:
-    lengths = {name: [len(split_punctuation(e.src)) for e in split] for name, split in corpus.items()}
-    usual = [*lengths["train"], *lengths["valid"], *lengths["test"]]
-    assert 17 <= sum(usual) / len(usual) <= 20
-    assert min(usual) <= 5
-    assert max(usual) <= 28
-    assert min(lengths["long"]) >= 35
-    assert max(lengths["long"]) <= 50
-    assert min(len(split_punctuation(e.tgt)) for e in corpus["long"]) > max(
-        len(split_punctuation(e.tgt)) for e in corpus["train"]
-    )
-
-
-def test_the_vocabulary_is_small_and_its_words_are_frequent(corpus: dict[str, list[Example]]) -> None:
-    for side in ("src", "tgt"):
-        counts = Counter(word for example in corpus["train"] for word in split_punctuation(getattr(example, side)))
-        assert 250 <= len(counts) <= 380
-        assert sum(count < 5 for count in counts.values()) < 0.1 * len(counts)
-
-
-class GuidedChoices(RandomChoices):
-    """Random choices that prefer the words of a sentence, so that the grammar soon draws it."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(1)
-        self.sentence = sentence
-
-    def choose(self, options: Sequence[T]) -> T:
-        return super().choose([option for option in options if self._fits(option)] or options)
-
-    def choose_two(self, options: Sequence[T]) -> tuple[T, T]:
-        fitting = [option for option in options if self._fits(option)]
-        return super().choose_two(fitting if len(fitting) > 1 else options)
-
-    def _fits(self, option: object) -> bool:
-        word = option[0] if isinstance(option, tuple) and option else option
-        forms = (getattr(word, name, "") for name in ("en", "en_plural", "base", "en_past", "gerund"))
-        return any(isinstance(form, str) and form and form in self.sentence for form in forms)
-
-
-TEXTBOOK = [
-    *((sentence.tag, sentence.source, sentence.translations) for sentence in headline.SENTENCES),
-    ("roles", "The man bit the dog.", ("Der Mann biss den Hund.",)),
-    ("roles", "The dog bit the man.", ("Der Hund biss den Mann.",)),
-    ("negation", "He kicked the ball.", ("Er trat gegen den Ball.",)),
-    (
-        "far",
-        "Sarah was walking in the park with her cat, Alex. She was wearing a beautiful gold watch.",
-        ("Sarah ging mit ihrer Katze Alex im Park spazieren. Sie trug eine schöne goldene Uhr.",),
-    ),
-]
-
-
-@pytest.mark.parametrize(("tag", "source", "translations"), TEXTBOOK, ids=[source for _, source, _ in TEXTBOOK])
-def test_the_grammar_generates_textbook_sentences(tag: str, source: str, translations: tuple[str, ...]) -> None:
-    """Each accepted translation is drawn, and no other one."""
-    rng = GuidedChoices(source)
-    drawn = []
-    for _ in range(20_000):
-        annotated = RULES[tag](rng)(context := rng.choose((0, 1)), context)
-        if detokenize(annotated.pair.en) == source:
-            drawn.append(detokenize(annotated.pair.de))
-            if len(drawn) == 5:
-                break
-    assert set(drawn) == set(translations)
-
-
 # Alignment, antecedents, roles
 
 
@@ -250,23 +145,6 @@ def test_the_alignment_covers_all_words_except_commas(examples: list[Example]) -
             aligned = {link[side] for link in example.alignment}
             sentence_words = split_punctuation(sentence)
             assert {i for i, word in enumerate(sentence_words) if word != ","} == aligned, sentence
-
-
-def test_nouns_are_aligned_with_their_translations(examples: list[Example]) -> None:
-    known = defaultdict(set)
-    for noun in all_nouns():
-        for number in (False, True):
-            for case in ("nom", "acc", "dat"):
-                if noun.english(plural=number):
-                    known[noun.english(plural=number)].add(noun.german(case, plural=number))
-    checked = 0
-    for example in examples:
-        src, tgt = split_punctuation(example.src), split_punctuation(example.tgt)
-        for i, word in enumerate(src):
-            if word in known and word not in ("river", "bank"):
-                assert {tgt[j] for k, j in example.alignment if k == i} <= known[word], (example.src, word)
-                checked += 1
-    assert checked > 5000
 
 
 def test_german_pronouns_have_the_gender_of_their_antecedents(examples: list[Example]) -> None:
@@ -314,29 +192,7 @@ def article_position(source: str, noun: int) -> int:
 # Difficulty
 
 
-def test_word_for_word_translation_scores_low() -> None:
-    assert word_for_word(read_split("train", 4000), read_split("test", 500)) <= 40
-
-
-def test_only_the_word_order_tells_the_roles(corpus: dict[str, list[Example]]) -> None:
-    """In active and in passive clauses, the agent comes first as often as the patient."""
-    for passive in (False, True):
-        directions = Counter()
-        for example in corpus["train"]:
-            if example.tag == "roles" and ("wurde" in example.tgt) == passive:
-                src_words = split_punctuation(example.src)
-                patient = example.roles.get("recipient", example.roles["patient"])
-                directions[src_words[example.roles["agent"]] < src_words[patient]] += 1
-        assert abs(directions[True] / directions.total() - 0.5) < 0.06
-
-
 # The challenge set
-
-
-def test_the_challenge_set_has_as_many_pairs_of_every_tag(contrasts: list[Contrast]) -> None:
-    assert Counter(contrast.good.tag for contrast in contrasts) == dict.fromkeys(CONTRASTIVE_TAGS, 60)
-    assert all(contrast.good.tgt != contrast.bad for contrast in contrasts)
-    assert len({contrast.good.src for contrast in contrasts}) == len(contrasts)
 
 
 @pytest.mark.parametrize("tag", CONTRASTIVE_TAGS)
@@ -357,142 +213,9 @@ def test_no_word_and_no_length_gives_the_correct_translation_away(contrasts: lis
     assert longer == 0
 
 
-def test_the_first_noun_is_the_agent_at_chance_level(contrasts: list[Contrast]) -> None:
-    first = [
-        good.roles["agent"] < good.roles.get("recipient", good.roles["patient"])
-        for good, _ in contrasts
-        if good.tag == "roles"
-    ]
-    assert abs(sum(first) / len(first) - 0.5) < 0.2
-
-
-@pytest.mark.parametrize("tag", ["pronoun", "far"])
-def test_the_first_noun_is_the_antecedent_at_chance_level(contrasts: list[Contrast], tag: str) -> None:
-    right_first = [
-        good.antecedent["right"] < good.antecedent["wrong"]
-        for good, _ in contrasts
-        if good.tag == tag and good.antecedent
-    ]
-    assert sum(right_first) * 2 == len(right_first) == 60
-
-
 # German grammar, checked with tables that the grammar under test does not use
 
 
 def all_nouns() -> list[lexicon.Noun]:
     senses = [sense.noun for senses in lexicon.HOMONYMS for sense in senses]
     return [*vars(lexicon.NOUNS).values(), *senses]
-
-
-def all_verbs() -> list[lexicon.Verb]:
-    return list(vars(lexicon.VERBS).values())
-
-
-# Possible (case, gender) of the noun after an article (p: plural), and the ending of an adjective between them.
-ARTICLES = {
-    "der": {("nom", "m"): "e", ("dat", "f"): "en"},
-    "die": {("nom", "f"): "e", ("acc", "f"): "e", ("nom", "p"): "en", ("acc", "p"): "en"},
-    "das": {("nom", "n"): "e", ("acc", "n"): "e"},
-    "den": {("acc", "m"): "en", ("dat", "p"): "en"},
-    "dem": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "im": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "am": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "zum": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "vom": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "zur": {("dat", "f"): "en"},
-    "ins": {("acc", "n"): "e"},
-    "ein": {("nom", "m"): "er", ("nom", "n"): "es", ("acc", "n"): "es"},
-    "eine": {("nom", "f"): "e", ("acc", "f"): "e"},
-    "einen": {("acc", "m"): "en"},
-    "kein": {("nom", "m"): "er", ("nom", "n"): "es", ("acc", "n"): "es"},
-    "keine": {("nom", "f"): "e", ("acc", "f"): "e"},
-    "keinen": {("acc", "m"): "en"},
-    "sein": {("nom", "m"): "er", ("nom", "n"): "es"},
-    "ihr": {("nom", "m"): "er", ("nom", "n"): "es"},
-    "seine": {("nom", "f"): "e"},
-    "ihre": {("nom", "f"): "e"},
-    "seinem": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "ihrem": {("dat", "m"): "en", ("dat", "n"): "en"},
-    "seiner": {("dat", "f"): "en"},
-    "ihrer": {("dat", "f"): "en"},
-}
-PREPOSITION_CASES = {
-    "auf": {"acc", "dat"}, "in": {"dat", "acc"}, "unter": {"dat"}, "hinter": {"dat"}, "neben": {"dat"},
-    "zu": {"dat"}, "mit": {"dat"}, "von": {"dat"}, "gegen": {"acc"},
-}  # fmt: skip
-SUBORDINATING = {"weil", "als", "während", "obwohl", "dass"}
-
-
-def test_articles_and_adjectives_agree_with_their_nouns(examples: list[Example]) -> None:
-    genders: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for noun in all_nouns():
-        for case in ("nom", "acc", "dat"):
-            genders[noun.german(case, plural=False)].add((case, noun.gender))
-            if noun.de_plural:
-                genders[noun.german(case, plural=True)].add((case, "p"))
-    stems = {adjective.stem or adjective.de for adjective in vars(lexicon.ADJECTIVES).values()}
-    checked = 0
-    for example in examples:
-        german = split_punctuation(example.tgt)
-        for i, word in enumerate(german):
-            article = word.lower()
-            if article not in ARTICLES or (i and german[i - 1] == ","):
-                continue
-            j = i + 1
-            endings = []
-            while german[j] not in genders and (
-                stem := next((s for s in stems if re.fullmatch(f"{s}e[nrsm]?", german[j])), None)
-            ):
-                endings.append(german[j].removeprefix(stem))
-                j += 1
-            if german[j] not in genders:
-                continue
-            fits = {slot: ending for slot, ending in ARTICLES[article].items() if slot in genders[german[j]]}
-            if i and german[i - 1].lower() in PREPOSITION_CASES:
-                fits = {
-                    slot: ending for slot, ending in fits.items() if slot[0] in PREPOSITION_CASES[german[i - 1].lower()]
-                }
-            assert fits, (example.tgt, word, german[j])
-            assert all(ending in fits.values() for ending in endings), (example.tgt, word, german[j])
-            checked += 1
-    assert checked > 5000
-
-
-def test_german_verb_positions(examples: list[Example]) -> None:
-    past = {verb.prefix.replace("spazieren", "") + verb.past for verb in all_verbs()} | {"wurde"}
-    finite = (
-        past
-        | {form for verb in all_verbs() for form in verb.present.split(",")}
-        | {"wollte", "konnte", "musste", "hat"}
-    )
-    finite |= {form + ("n" if form.endswith("e") else "en") for form in finite} | {"haben", "sind"}
-    simple = {verb.past for verb in all_verbs()} | finite
-    checked = Counter[str]()
-    for example in examples:
-        for sentence in example.tgt.rstrip(".").split(". "):
-            clauses = [split_punctuation(clause) for clause in sentence.split(", ")]
-            for clause in clauses:
-                if clause[0].lower() in SUBORDINATING:
-                    assert clause[-1] in finite, example.tgt
-                    checked["final"] += 1
-            if clauses[0][0].lower() in SUBORDINATING:
-                assert clauses[1][0] in simple, example.tgt
-                checked["inverted"] += 1
-    assert checked["final"] > 400
-    assert checked["inverted"] > 50
-
-
-def test_german_commas_and_capitals(examples: list[Example]) -> None:
-    nouns = {form for noun in all_nouns() for form in (noun.de, noun.weak, noun.de_plural) if form}
-    assert all(noun[0].isupper() for noun in nouns)
-    for example in examples:
-        assert example.tgt[0].isupper()
-        assert example.tgt.endswith(".")
-        assert not re.search(r" [.,]|,,|,\.|  |\.\.", example.src + example.tgt), example
-        for conjunction in SUBORDINATING:
-            assert not re.search(rf"[^,] {conjunction}\b", example.tgt), example
-
-
-def test_english_articles(examples: list[Example]) -> None:
-    for example in examples:
-        assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", example.src), example.src

@@ -1,4 +1,4 @@
-"""The second direction of models trained with data.both_directions=true."""
+"""The directions of models trained with data.both_directions=true, and rules of sentence ends by language."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +9,7 @@ import torch
 import heed
 from heed.errors import HeedError
 from heed.inference import model_folder
+from heed.inference.segmentation import sentence_rules
 from heed.inference.translator import Translator
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
@@ -68,3 +69,9 @@ def test_unknown_directions_are_one_sentence(folder: Path, tiny_model: Callable[
         single.in_direction("de-en")
     with pytest.raises(HeedError, match=r"direction=de-fr is not"):
         single.in_direction("de-fr")
+
+
+@pytest.mark.parametrize("code", ["de", "de_AT", "de-AT"])
+def test_regional_codes_have_the_rules_of_their_language(code: str) -> None:
+    line = "Am 3. Oktober war es kalt."
+    assert sentence_rules(code)(line) == [line] != sentence_rules("en")(line)

@@ -14,7 +14,6 @@ from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.inference.searches import build_search
 from heed.models.seq2seq import Seq2Seq
-from heed.run_format import RUN_FORMAT
 from tests.tokenizers import train_tokenizer
 
 LINES = ["a man rides a bike .", "the dog sleeps .", "two children play with a red ball in the park .", "größer"]
@@ -42,6 +41,11 @@ def replace_file(folder: Path, name: str, create: Callable[[Path], object]) -> N
     create(folder / name)
 
 
+def write(folder: Path, name: str, size: int, content: bytes = b"") -> None:
+    """Replace a file by the beginning of its content, or by another content."""
+    (folder / name).write_bytes((content or (folder / name).read_bytes())[:size])
+
+
 def set_weight(folder: Path, value: float) -> None:
     weights = load_file(folder / "model.safetensors")
     weights["tgt_embedding.weight"][5, 3] = value
@@ -63,10 +67,6 @@ def test_save_and_load_are_inverse(folder: Path, tmp_path: Path) -> None:
     model_folder.save(tmp_path / "again", loaded.model, loaded.tokenizer, extra=extra)
     for name in ("model.safetensors", "config.yaml", "src.model", "tgt.model"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-
-
-def test_folders_have_a_format_number(folder: Path) -> None:
-    assert next(iter(yaml.safe_load((folder / "config.yaml").read_text()).items())) == ("format", RUN_FORMAT)
 
 
 def test_missing_folders_are_named(tmp_path: Path) -> None:
@@ -120,6 +120,15 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "pipe as config": (lambda d: replace_file(d, "config.yaml", os.mkfifo), "is a pipe or a device and must be a file"),
     "NaN": (lambda d: set_weight(d, float("nan")), "1 of 1,400 values of tgt_embedding.weight are NaN or infinite"),
     "flipped bit": (flip_bit, "does not have the weights_digest of config.yaml"),
+    "cut weights": (lambda d: write(d, "model.safetensors", 2000), "model.safetensors is damaged or cut off"),
+    "cut header": (lambda d: write(d, "model.safetensors", 5), "model.safetensors is damaged or cut off"),
+    "no weights": (lambda d: write(d, "model.safetensors", 0), "model.safetensors is damaged or cut off"),
+    "empty config": (lambda d: write(d, "config.yaml", 0), "config.yaml is damaged or was not written by heed"),
+    "binary config": (lambda d: write(d, "config.yaml", 2, b"\xff\xfe"), "config.yaml is damaged or was not written"),
+    "no size": (config(lambda c: c["model"].pop("d_model")), "model.d_model must be given"),
+    "no tokenizer": (lambda d: (d / "src.model").unlink(), "holds no tokenizer"),
+    "text as tokenizer": (lambda d: write(d, "src.model", 2, b"xx"), "src.model is not a SentencePiece model"),
+    "no model file": (lambda d: (d / "model.safetensors").unlink(), "holds no model"),
     "infinity": (lambda d: set_weight(d, -float("inf")), "are NaN or infinite"),
 }
 

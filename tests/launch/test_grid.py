@@ -19,13 +19,6 @@ from tests.wandb_file import read_wandb
 TRAIN = Path(__file__).parents[2] / "train.py"
 
 
-def test_no_job_runs_if_an_option_of_another_is_wrong(command: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
-    status, printed = command("-m", "model=rnn", "model.attention.score=dot,generel", "trainer.max_steps=1")
-    assert status == 2
-    assert "Job 1, model=rnn model.attention.score=generel" in printed
-    assert not (tmp_path / "runs").exists()
-
-
 def test_an_interrupted_grid_goes_on(command: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     """A job is finished, the next one has a checkpoint, and the last one has none."""
     options = ("-m", "model=rnn", "model.d_embedding=8", "model.d_model=8,12,16", "data.train=60", "data.valid=5",

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Mapping
 from functools import cache
-from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -132,23 +131,6 @@ def test_every_two_options_of_a_transformer_together(row: Mapping[str, Any]) -> 
 def test_every_two_options_of_an_rnn_together(row: Mapping[str, Any]) -> None:
     window = ["model.attention.window=2"] * (row["model.attention.reach"] != "global")
     check_gradients_and_steps(build(row, *TINY["rnn"], *window))
-
-
-def test_pairwise_contains_every_allowed_pair() -> None:
-    """A dozen of 26 rows contain all pairs of values of three options with three values each."""
-    options = {"a": "xyz", "b": "xyz", "c": "xyz"}
-
-    def not_xxx(row: Mapping[str, str]) -> bool:
-        return "".join(row.values()) != "xxx"
-
-    def pairs(rows: list[dict[str, str]]) -> set[tuple[tuple[str, str], tuple[str, str]]]:
-        return {pair for row in rows for pair in combinations(row.items(), 2)}
-
-    rows = pairwise(options, not_xxx)
-    everything = [dict(zip(options, values, strict=True)) for values in product(*options.values())]
-    assert all(map(not_xxx, rows))
-    assert pairs(rows) == pairs(list(filter(not_xxx, everything)))
-    assert len(rows) < 13
 
 
 REFUSED = {

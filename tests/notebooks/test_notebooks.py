@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import notebooks as script
 from tests import forkserver
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -49,10 +48,3 @@ def test_sections_are_numbered_and_end_with_questions_and_answers(name: str) -> 
 
 def test_every_notebook_is_tested() -> None:
     assert {path.stem for path in FOLDER.glob("*.py")} == {*FIGURES}
-
-
-def test_the_script_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jupytext", None)  # importing it fails, as where it is not installed
-    monkeypatch.setattr(sys, "argv", ["notebooks.py", "--out", str(tmp_path / "out")])
-    with pytest.raises(SystemExit, match=r"^jupytext is not installed: `python scripts/notebooks\.py --help` says"):
-        script.main()

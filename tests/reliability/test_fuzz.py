@@ -13,8 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.reliability.execution import MARK, Case, Outcome, build_home, check, outcome
-from tests.reliability.options import valid_values
-from tests.reliability.surfaces import OPTIONS, SURFACES
+from tests.reliability.surfaces import SURFACES
 
 pytestmark = pytest.mark.reliability
 
@@ -79,15 +78,6 @@ def test_each_fault_is_detected(tmp_path: Path, status: int, stderr: str, file: 
     return None
 
 
-def test_a_refused_valid_case_and_a_changed_file_are_faults(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="a valid case was refused"):
-        check(Case("heed", ("translate",), valid=True), Outcome(2, REFUSAL, tmp_path))
-    changed = Outcome(0, "", tmp_path, changed=(tmp_path / "in/a.xx", tmp_path / "cache/b"))
-    with pytest.raises(AssertionError, match="files of the user were changed"):
-        check(Case("heed", ("translate",)), changed)
-    check(Case("heed", ("translate", "--output=in/a.xx")), changed)
-
-
 def test_streams_and_the_time_limit(home: Path) -> None:
     good = Case("heed", ("translate", "--model", "in/rnn"), stdin=((b"a b\n", 3),))
     for limit, streams, status, message in (
@@ -97,15 +87,3 @@ def test_streams_and_the_time_limit(home: Path) -> None:
         with outcome(Case(**{**vars(good), **streams}), home, limit=limit) as seen:
             assert seen.status == status
             assert message in seen.stderr
-
-
-def test_options_of_all_kinds_are_found() -> None:
-    """Options of the root, of groups, of nested groups, and inherited ones; with the ranges of their constructors."""
-    known = {(option.name, *option.where.values()): option.hint for option in OPTIONS}
-    assert valid_values(known["batching.pool",]) is not None
-    assert known["weights",] is str
-    assert ("model.d_model", "transformer_big") in known
-    assert ("model.attention.window", "rnn", "additive") in known
-    assert ("model.positions.kind", "transformer", "rotary") in known
-    assert ("optimizer.lr", "muon") in known
-    assert ("tokenizer.bpe_dropout", "unigram") in known

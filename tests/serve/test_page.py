@@ -1,12 +1,21 @@
-"""The page of the server: one file that loads nothing from elsewhere."""
+"""The page of the server, one file that loads nothing from elsewhere, and the attention that it shows."""
 
+import json
 import re
+from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+import heed
+from heed.interventions import force
+from heed.serve import attend
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
+from tests.conftest import RNN
+from tests.export.models import write_run
 from tests.report.html import Page
 
 
@@ -74,3 +83,93 @@ def test_controls_have_names(client: TestClient) -> None:
         assert control.attributes.get("aria-label")
     for fieldset in page.find("fieldset"):
         assert any(child.tag == "legend" and child.text.strip() for child in fieldset.children)
+
+
+LANGUAGES = {"source": "en", "target": "de"}
+TEXT = "the farmer saw the dog"
+
+
+def test_the_weights_are_those_of_the_translator(client: TestClient, model: ServedModel) -> None:
+    answer = client.post("/attend", json={"q": f"  {TEXT} \n", **LANGUAGES}).json()
+    (pair,) = model.translator.attend(TEXT)
+    assert (answer["model"], answer["family"]) == ("tiny", "transformer")
+    assert answer["tokens"] == {"source": pair.src_pieces, "target": pair.tgt_pieces}
+    assert answer["translation"] == pair.target == model.translator.translate(TEXT)[0]
+    for kind, expected in (
+        ("cross", pair.cross),
+        ("encoder_self", pair.encoder_self),
+        ("decoder_self", pair.decoder_self),
+    ):
+        layers = [layer for layer in answer["layers"] if layer["kind"] == kind]
+        assert [layer["name"] for layer in layers] == [f"layer {number}" for number in range(1, len(layers) + 1)]
+        np.testing.assert_allclose([layer["heads"] for layer in layers], expected, atol=1e-4)
+        best = answer["best"][kind]
+        assert 0 <= best["layer"] < len(layers)
+        assert 0 <= best["head"] < len(layers[0]["heads"])
+
+
+def test_a_forced_row_is_that_of_force(client: TestClient, model: ServedModel) -> None:
+    before = client.post("/attend", json={"q": TEXT, **LANGUAGES}).json()
+    words = before["words"]
+    (first, rows), keys = list(words["target"].items())[-1], words["source"]["dog"]
+    row = {"attention": "cross", "queries": rows, "keys": keys, "layer": 1}
+    encoder = {"attention": "encoder_self", "queries": keys, "keys": words["source"]["farmer"], "head": 0}
+    for forced, instructions in (
+        ([row], [f"cross layer 2: {first} → dog"]),
+        ([row, encoder], [f"layer 2: {first} → dog", "encoder head 1: dog → farmer"]),
+    ):
+        answer = client.post("/attend", json={"q": TEXT, **LANGUAGES, "force": forced}).json()
+        _, after = force(model.translator, TEXT, instructions)
+        assert (answer["translation"], answer["tokens"]["target"]) == (after.target, after.tgt_pieces)
+        cross = [layer["heads"] for layer in answer["layers"] if layer["kind"] == "cross"]
+        np.testing.assert_allclose(cross, after.cross, atol=1e-4)
+    assert np.allclose(np.array(cross)[1][:, rows][..., keys], 1 / len(keys), atol=1e-4)
+    assert client.post("/attend", json={"q": TEXT, **LANGUAGES}).json() == before, "nothing stays in the model"
+
+
+def test_a_long_translation_is_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attend, "MAX_PIECES", 5)  # "dog" is one subword, and its translation by this model has 13
+    response = client.post("/attend", json={"q": "dog", **LANGUAGES})
+    assert response.status_code == 400
+    assert "The translation has " in response.json()["error"]
+
+
+def forced(**changes: object) -> dict[str, object]:
+    return {"force": [{"attention": "cross", "queries": [1], "keys": [0], **changes}]}
+
+
+def test_a_model_is_chosen_by_name(model: ServedModel, serve: Callable[..., TestClient], tmp_path: Path) -> None:
+    recurrent = ServedModel("rnn", heed.load(write_run(tmp_path / "rnn", RNN), device="cpu"))
+    client = serve(model, recurrent)
+    assert client.post("/attend", json={"q": TEXT, **LANGUAGES}).json()["family"] == "transformer"
+    answer = client.post("/attend", data={"q": TEXT, **LANGUAGES, "model": "rnn"}).json()
+    assert answer["family"] == "rnn"
+    assert {layer["kind"] for layer in answer["layers"]} == {"cross"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": ""}, "q"),
+        ({"q": " \n"}, "The text is empty"),
+        ({"q": "dog " * 201}, "subwords, and attention is shown for up to 200"),
+        ({"q": "x" * 10_001}, "characters exceed the limit of 10,000"),
+        ({"q": "a \ud800 b"}, "a lone surrogate"),
+        ({"q": ["a", "b"]}, "q"),
+        ({"target": "fr"}, "fr is not supported"),
+        ({"model": "other"}, "other is not a model of this server"),
+        (forced(layer=7), "no such cross attention"),
+        (forced(attention="hidden"), "force.0.attention"),
+        (forced(keys=[]), "force.0.keys"),
+        (forced(keys=[60]), "The query 1 of cross attention has keys up to "),
+        (forced(attention="decoder_self", keys=[2]), "The query 1 of decoder_self attention has keys up to 1 only"),
+        (forced(queries=[-1]), "force.0.queries.0"),
+        ({"force": forced()["force"] * 51}, "force"),  # type: ignore[operator]
+        ({"force": "cross: a → b"}, "force"),
+    ],
+)
+def test_wrong_requests_are_one_sentence(client: TestClient, change: dict[str, object], message: str) -> None:
+    content = json.dumps({"q": TEXT, **LANGUAGES, **change})
+    response = client.post("/attend", content=content, headers={"Content-Type": "application/json"})
+    assert response.status_code == 400
+    assert message in response.json()["error"]

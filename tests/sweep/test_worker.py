@@ -1,6 +1,7 @@
 """Which trials a worker claims, and how their runs end them."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -155,3 +156,24 @@ def test_no_point_of_a_finite_space_is_tried_twice(plan: Plan, sampler: str) -> 
 def test_a_space_with_a_continuous_range_has_no_list_of_points() -> None:
     assert read_space({"a": "choice(1,2)", "b": "interval(0.0,1.0)"}, [])[0].finite_points(str) == []
     assert read_space({"a": "range(0,200)", "b": "range(0,200)"}, [])[0].finite_points(str) == []
+
+
+@pytest.mark.parametrize("is_windows", [True, False])
+def test_on_windows_the_workers_of_a_search_can_save_a_checkpoint_at_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_windows: bool
+) -> None:
+    called = []
+
+    class Worker:
+        def __getattr__(self, name: str) -> Callable[[], None]:
+            return lambda: called.append(name)
+
+    def press_ctrl_c(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search, "WINDOWS", is_windows)
+    monkeypatch.setattr(search, "_start", lambda *_: Worker())
+    monkeypatch.setattr(search.time, "sleep", press_ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        search.run_workers(1, tmp_path, watch=lambda: None)
+    assert called == ["poll", *([] if is_windows else ["terminate"]), "wait"]

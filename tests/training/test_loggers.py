@@ -5,7 +5,6 @@ import importlib.util
 import json
 import shlex
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from lightning.pytorch.loggers import WandbLogger
 from PIL import Image
 
 from heed.errors import HeedError
-from heed.launch import train
-from heed.launch.compose import Command
 from heed.training.loggers import closing, log_images, log_table, run_names, tensorboard_logger, wandb_logger
 from tests.finished import FinishedRun
 from tests.wandb_file import read_wandb
@@ -98,18 +95,6 @@ def test_two_loggers_have_the_same_losses(finished: FinishedRun) -> None:
     wandb_losses = [entry["train/loss"] for entry in read_wandb(finished.folder).history if "train/loss" in entry]
     assert csv_losses == pytest.approx(wandb_losses)
     assert len(csv_losses) == 2
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("logger", ["none", "[]"])
-def test_a_run_without_a_logger_has_its_own_metrics(
-    compose: Callable[..., Command], tmp_path: Path, logger: str
-) -> None:
-    folder = tmp_path / "run"
-    train(compose(*TINY, f"logger={logger}", "test=false", f"cache_dir={tmp_path / 'cache'}", folder=folder))
-    assert (folder / "metrics.csv").exists()
-    assert not (folder / "log").exists()
-    assert not (folder / "wandb").exists()
 
 
 def test_wandb_gets_pictures_and_the_status_of_a_failed_run(tmp_path: Path, picture: Path) -> None:

@@ -241,10 +241,6 @@ def saved_by(module: TranslationModule) -> dict[str, Any]:
     return checkpoint
 
 
-def test_a_checkpoint_contains_its_format_number(module: TranslationModule) -> None:
-    assert saved_by(module)["heed_format"] == RUN_FORMAT
-
-
 @pytest.mark.parametrize("number", [RUN_FORMAT - 1, RUN_FORMAT + 1])
 def test_a_checkpoint_of_another_format_is_refused(module: TranslationModule, number: int) -> None:
     with pytest.raises(HeedError, match=r"^runs/old/last\.ckpt was written by another version of heed"):

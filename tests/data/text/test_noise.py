@@ -1,6 +1,8 @@
 """Noise: the rates, the kinds, and that it is a function of the seed and the pair alone."""
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -14,7 +16,7 @@ from heed.data.pairs.tokenizer_training import TokenizerTrainer
 from heed.data.steps.steps import Planner
 from heed.data.text.corpus import Corpus
 from heed.data.text.noise import Noise, add_noise
-from tests.data.texts import TOKENIZER, compose_data, files_error, load_files, numbered_dogs, write_lines
+from tests.data.texts import ROOT, TOKENIZER, compose_data, files_error, load_files, numbered_dogs, write_lines
 
 SENTENCES = [f"the dog number {n} sleeps." for n in range(2000)]
 
@@ -149,3 +151,26 @@ def test_a_text_of_a_mixture_has_its_own_noise(tmp_path: Path) -> None:
 )
 def test_wrong_noise_is_refused(noise: str, message: str, folder: Path) -> None:
     assert message in files_error(folder, {"noise": noise})
+
+
+def test_noise_keeps_the_lines() -> None:
+    done = _add_noise("a\u2028b iki\nc\u0085d\x0be\r\nf".encode(), "--upper", "1", "--lang", "tr")
+    assert done == (0, "A\u2028B İKİ\nC\u0085D\x0bE\nF\n", "")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [("utf-16", "Standard input is UTF-16"), ("latin-1", "Line 2 of Standard input is not UTF-8")],
+)
+def test_noise_reads_only_utf_8(encoding: str, message: str) -> None:
+    status, output, error = _add_noise("a\nStraße\n".encode(encoding))
+    assert (status, output) == (2, "")
+    assert error.startswith(f"add_noise: {message}")
+    assert error.count("\n") == 1
+
+
+def _add_noise(given: bytes, *options: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "add_noise.py", *options], input=given, capture_output=True, check=False
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()

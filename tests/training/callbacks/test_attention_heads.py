@@ -3,14 +3,12 @@
 import csv
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
 import lightning as L
 import numpy as np
 import pytest
-import yaml
 
 from heed.decoding import GreedySearch
 from heed.evaluation.alignment import Gold, aer, align, candidate_maps, match_counts
@@ -93,20 +91,6 @@ def test_a_resumed_run_repeats_only_the_validations_after_its_checkpoint(tmp_pat
     module = Mock(model=Mock(attention_heads={"cross": (1, 1)}))
     MeasureAttentionHeads(sentences=6).on_train_start(trainer, module)
     assert file.read_text().splitlines() == [header, rows[0]]
-
-
-@pytest.mark.full
-def test_nothing_is_measured_without_attention_or_if_it_is_turned_off(run: Callable[..., Path]) -> None:
-    small = ["model=rnn", "model.d_embedding=8", "model.d_model=8"]
-    no_attention = run(
-        "no_attention", *CORPUS, *small, "model/attention=none", *LIMITS, "callbacks.attention_heads.sentences=6"
-    )
-    turned_off = run("turned_off", *CORPUS, *small, *LIMITS, "callbacks.attention_heads.sentences=0")
-    for folder in (no_attention, turned_off):
-        assert not (folder / "attention" / "heads.csv").exists()
-        assert json.loads((folder / "results.json").read_text())["alignment"] is None
-        assert validations(folder) == ["", ""]
-        assert "alignment" not in yaml.safe_load((folder / "model" / "config.yaml").read_text())
 
 
 def test_the_entropy_is_zero_for_one_key_and_one_for_equal_weights() -> None:

@@ -68,12 +68,6 @@ def test_the_same_sentences_are_drawn_at_every_validation_without_changing_train
     assert any(np.allclose(maps.cross, found["final"]["1_pronoun"], atol=1e-3) for maps in same_shape)
 
 
-@pytest.mark.full
-def test_nothing_is_drawn_without_attention(run: Callable[..., Path]) -> None:
-    small = ["model=rnn", "model.d_embedding=8", "model.d_model=8", *LIMITS, "callbacks.attention_maps.sentences=1"]
-    assert drawn_files(run("no_attention", *CORPUS, *small, "model/attention=none")) == {}
-
-
 def test_one_map_is_drawn_for_an_rnn(finished: FinishedRun) -> None:
     drawn = drawn_files(finished.folder)
     assert {name: len(files) for name, files in drawn.items()} == {"0000002": 2, "0000004": 2, "final": 4}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from lightning.pytorch.callbacks import Callback
 
 from heed.runs.checkpoints import Selection
@@ -16,6 +17,8 @@ from heed.training.trainer import build_callbacks
 TINY = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn",
         "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2",
         "logger=none", "search=greedy", "test=false"]  # fmt: skip
+
+DRAWING = ("attention_maps", "sample_translations", "attention_heads")
 
 MY_MODULE = """
 import json
@@ -86,12 +89,20 @@ def test_a_callback_of_the_user(command: Callable[..., tuple[int, str]], tmp_pat
     assert (status, "callbacks.mine.y is unknown" in err) == (2, True)
 
 
+OFF = {
+    "null": [f"callbacks.{name}=null" for name in (*DRAWING, "diagnosis")],
+    "no sentences": [f"callbacks.{name}.sentences=0" for name in DRAWING],
+    "no attention": ["model/attention=none", *(f"callbacks.{name}.sentences=6" for name in DRAWING)],
+}
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("off", ["null", pytest.param("{sentences: 0}", marks=pytest.mark.full)])
-def test_callbacks_that_are_off_write_nothing(run: Callable[..., Path], off: str) -> None:
-    names = ("attention_maps", "sample_translations", "attention_heads")
-    settings = [f"callbacks.{name}{'=null' if off == 'null' else '.sentences=0'}" for name in names]
-    folder = run("off", *TINY, *settings, "callbacks.early_stopping.patience=null")
-    assert not (folder / "attention").exists()
+@pytest.mark.parametrize("off", OFF)
+def test_callbacks_and_loggers_that_are_off_write_nothing(run: Callable[..., Path], off: str) -> None:
+    folder = run("off", *TINY, *OFF[off], "callbacks.early_stopping.patience=null")
+    assert not [path for name in ("attention", "log", "wandb") if (path := folder / name).exists()]
+    assert (folder / "diagnoses.jsonl").exists() == (off != "null")
+    assert json.loads((folder / "results.json").read_text())["alignment"] is None
+    assert "alignment" not in yaml.safe_load((folder / "model" / "config.yaml").read_text())
     with (folder / "metrics.csv").open(newline="") as file:
         assert {row["valid_aer"] for row in csv.DictReader(file)} == {""}

@@ -199,3 +199,22 @@ def test_a_checkpoint_with_a_missing_or_foreign_entry_is_refused_by_name(
         assert status == 2, (name, stderr)
         assert f"{number}.ckpt" in stderr, name
         assert not (tmp_path / f"damaged-{number}").exists(), name
+
+
+def test_a_checkpoint_that_another_program_reads_is_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (tmp_path / f"last-000000{step}.ckpt" for step in (1, 2))
+    old.touch()
+    new.touch()
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "The file is open", str(path))
+
+    checkpoints = Checkpoints(tmp_path, selection=Selection(), keep_best=0, keep_last=1)
+    with monkeypatch.context() as windows:
+        windows.setattr(Path, "unlink", refuse)
+        checkpoints._remove_others(2)
+    assert checkpoints.last == [new, old]
+    checkpoints._remove_others(2)
+    assert checkpoints.last == [new]

@@ -88,12 +88,6 @@ def test_sets_that_fine_tuning_made_worse_are_said_once(tmp_path: Path, capsys: 
     assert capsys.readouterr().err.count("Diagnosis: ") == 1
 
 
-@pytest.mark.full
-def test_diagnoses_can_be_turned_off(run: Callable[..., Path]) -> None:
-    folder = run("off", *TINY, "trainer.max_steps=2", "callbacks.diagnosis=null")
-    assert not (folder / "diagnoses.jsonl").exists()
-
-
 def write_pairs(folder: Path, *, cut: float) -> list[str]:
     """Write pairs of the built-in corpus, with some training targets cut to a third, and return the options."""
     rng, examples = random.Random(1), generate(seed=7, train=1_500, valid=60, test=1, long=1)

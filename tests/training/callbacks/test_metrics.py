@@ -20,7 +20,7 @@ from heed.evaluation.scores import SystemOutput
 from heed.runs.results import scores_by_split
 from heed.training.callbacks import metrics
 from heed.training.trainer import resolve_precision
-from tests.evaluation.comet_program import install_comet, save_comet
+from tests.evaluation.test_comet import install_comet, save_comet
 from tests.finished import FinishedRun
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",

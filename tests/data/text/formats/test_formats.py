@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import escape, quoteattr
 
@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.text import source as text_module
-from heed.data.text.formats import records, sources
+from heed.data.text.formats import entries, records, sources
 from heed.data.text.formats.entries import find_sources, parse_entries
 from heed.data.text.formats.sources import Fields
 from heed.data.text.hub_corpus import DatasetSource
@@ -346,3 +346,11 @@ def test_other_columns_are_not_decoded() -> None:
 def test_columns_of_a_repository_that_are_not_text_are_refused(columns: dict[str, list[object]], message: str) -> None:
     with pytest.raises(HeedError, match=f"repository,? {message}"):
         Sentences.read([DatasetSource(Dataset.from_dict(columns), "repository", ("en", "de"))])
+
+
+def test_a_pattern_with_backslashes_matches_files_of_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "Path", PureWindowsPath)
+    found = PureWindowsPath(r"corpora\news\part-1.en")
+    for pattern in (r"corpora\*\part-*.en", "corpora/*/part-*.en"):
+        assert entries._wildcard_text(pattern, found) == ("news", "1")
+    assert entries._wildcard_text(r"corpora\*.en", found) == ()
