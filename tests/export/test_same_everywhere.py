@@ -1,8 +1,6 @@
 """The same 200 sentences are translated alike by everything that runs a trained model, for several architectures."""
 
 import io
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -124,27 +122,6 @@ def test_hugging_face(hugging_face_run: Path, tmp_path: Path) -> None:
     with torch.inference_mode():
         ids = engine.model.generate(**batch, num_beams=1, max_new_tokens=150)
     assert engine.tokenizer.batch_decode(ids, skip_special_tokens=True) == expected
-
-
-def test_argos_translate(transformer_run: Path, tmp_path: Path) -> None:
-    """Needs ARGOS_PYTHON: a Python that has argostranslate, whose requirements conflict with heed's."""
-    if (python := os.environ.get("ARGOS_PYTHON")) is None:
-        pytest.skip("ARGOS_PYTHON names no Python with argostranslate")
-    sentences, expected = greedy_translations(transformer_run)
-    assert main(["export", str(transformer_run), "--to", "argos", "--out", str(tmp_path / "out")]) == 0
-    (package,) = (tmp_path / "out").glob("*.argosmodel")
-    environment = {
-        "ARGOS_PACKAGES_DIR": str(tmp_path / "packages"),
-        "ARGOS_BEAM_SIZE": "1",
-        "ARGOS_COMPUTE_TYPE": "float32",
-        "HOME": str(tmp_path),
-    }
-    script = Path(__file__).with_name("argos_translate.py")
-    command = [python, script, package, "en", "de"]
-    done = subprocess.run(
-        command, input="\n".join(sentences), env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines() == expected
 
 
 def greedy_translations(run: Path) -> tuple[Sequence[str], list[str]]:
