@@ -17,5 +17,5 @@ ATTENTION = AttentionConfig(
 )
 RNN = RNNConfig(
     cell="lstm", d_embedding=128, d_model=256, layers=1, residual=False, bidirectional=True, reverse_source=False,
-    dropout=0.0, dropout_kind="standard", tie_embeddings=True, attention=ATTENTION,
+    dropout=0.0, tie_embeddings=True, attention=ATTENTION,
 )  # fmt: skip

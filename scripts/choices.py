@@ -43,7 +43,7 @@ CHOICES: Mapping[str, Sequence[str]] = {
         "", "optimizer=muon", "optimizer=sgd schedule=constant", *SCHEDULES, "model.cell=gru", "model.cell=tanh",
         *(f"model/attention={kind}" for kind in ("dot", "scaled_dot", "concat", "additive", "location", "none")),
         "model.attention.input_feeding=false", "model.attention.reach=local-p model.attention.window=10",
-        "model.bidirectional=false", "model.layers=2", "model.dropout_kind=variational", "model.tie_embeddings=false",
+        "model.bidirectional=false", "model.layers=2", "model.tie_embeddings=false",
         "module.teacher_forcing=0.5", "module.r_drop=0", "module.r_drop=5",
     ),
 }  # fmt: skip

@@ -7,11 +7,13 @@ multiprocessing does. Standard output is never written to, except in notebooks.
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, TypeVar
 
 Item = TypeVar("Item")
+Advance = Callable[[int], None]
+"""Reports progress. It is called with the number of bytes read since the last call."""
 
 BAR_DELAY, BAR_INTERVAL = 1.0, 0.1
 """Seconds of work before a terminal shows a bar, and between two drawings of it."""

@@ -6,7 +6,7 @@ from typing import Any
 from heed.errors import HeedError
 from heed.options import format_value
 
-RUN_FORMAT = 5
+RUN_FORMAT = 6
 """The only version that this heed writes and reads.
 
 Increase it when a key of ``results.json`` or of the model folder is removed or changes its meaning, or when parameter

@@ -1,9 +1,6 @@
 """``heed runs``, ``heed report`` and ``heed prepare``: what they print and write, and mistakes as sentences."""
 
 import json
-import subprocess
-import sys
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -62,34 +59,14 @@ def test_a_page_is_written_for_each_run(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ([], "Give either"),
-    (["{folder}", "--serve", "{folder}"], "Give either"),
     (["{folder}"], "is not the folder of a run"),
     (["{folder}/none"], "is not the folder of a run"),
-    (["--serve", "{folder}/none"], "There is no folder"),
-    (["--serve", "{folder}", "--port", "99999"], "choose another one with --port"),
 ])  # fmt: skip
 def test_mistakes_end_in_a_sentence(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", *(word.format(folder=tmp_path) for word in arguments)]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_runs_are_served_until_ctrl_c(tmp_path: Path) -> None:
-    make_run(tmp_path / "runs" / "a")
-    command = [sys.executable, "-m", "heed", "report", "--serve", str(tmp_path / "runs"), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        port = int(line.partition("127.0.0.1:")[2].split()[0])
-        connection = HTTPConnection("127.0.0.1", port, timeout=20)
-        connection.request("GET", "/")
-        assert connection.getresponse().status == 200
-        process.send_signal(2)
-        assert process.wait(20) == 130
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
 
 
 OPTIONS = ["data.train=300", "data.valid=10", "data.test=10", "data.long=10"]

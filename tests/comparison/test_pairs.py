@@ -6,7 +6,7 @@ import pytest
 from heed.comparison import runs
 from heed.comparison.comparison import compare
 from heed.comparison.pairs import PairReport, compare_pairs, side_statistics
-from heed.evaluation.significance import TESTED, holm, resample
+from heed.evaluation.significance import TESTED, approximate_randomization, holm, resample
 from tests.comparison.sides import make_run, make_test_set
 
 REFERENCES = [f"the {number} dogs saw {number + 7} cats and then ran home ." for number in range(120)]
@@ -27,6 +27,12 @@ def compare_sides(*sides: runs.Side) -> list[PairReport]:
     return compare_pairs(sides, statistics, samples)
 
 
+def randomized(*sides: runs.Side) -> dict[str, float]:
+    """The p-values of approximate randomization for two single runs."""
+    a, b = (side_statistics(side, make_test_set(REFERENCES)) for side in sides)
+    return {name: approximate_randomization(a[name][0], b[name][0], metric) for name, metric in TESTED.items()}
+
+
 def side(name: str, *runs_: runs.Run) -> runs.Side:
     return runs.Side(name, runs_)
 
@@ -43,10 +49,8 @@ def test_the_side_with_more_bleu_is_first() -> None:
 def test_single_runs_are_tested_by_randomization_and_groups_by_the_bootstrap() -> None:
     one, other = make_run(noisy(0.2, 1)), make_run(noisy(0.2, 2))
     (single,) = compare_sides(side("a", one), side("b", other))
-    assert single.tests is not None
-    assert single.p == {name: single.tests[name].randomization for name in TESTED}
+    assert single.p == randomized(side("a", one), side("b", other))
     (group,) = compare_sides(side("a", one), side("b", other, make_run(noisy(0.2, 3))))
-    assert group.tests is None
     assert group.p == {name: group.differences[name].p for name in TESTED}
     assert ", 1 and 2 seeds; " in group.verdict or ", 2 and 1 seeds; " in group.verdict
 
@@ -55,11 +59,12 @@ def test_p_values_are_adjusted_for_the_pairs_that_are_not_identical() -> None:
     first, twin = (side(name, make_run(noisy(0.2, 1))) for name in ("first", "twin"))
     others = [side("b", make_run(noisy(0.21, 2))), side("c", make_run(noisy(0.25, 3)))]
     reports = compare_sides(first, twin, *others)
-    tested = [report for report in reports if report.tests]
+    by_name = {one.name: one for one in (first, twin, *others)}
+    tested = [report for report in reports if report.p]
     assert [report.identical for report in reports].count(True) == 1
     assert len(tested) == 5
     for name in TESTED:
-        unadjusted = [report.tests[name].randomization for report in tested if report.tests]
+        unadjusted = [randomized(by_name[report.better], by_name[report.worse])[name] for report in tested]
         assert [report.p[name] for report in tested] == holm(unadjusted)
     assert all("(5 pairs: Holm)" in report.verdict for report in tested)
 
@@ -67,7 +72,7 @@ def test_p_values_are_adjusted_for_the_pairs_that_are_not_identical() -> None:
 def test_identical_sides_are_not_tested() -> None:
     run = make_run(noisy(0.2, 1))
     (report,) = compare_sides(side("a", run), side("b", run))
-    assert (report.identical, report.tests, report.p) == (True, None, {})
+    assert (report.identical, report.p) == (True, {})
     assert report.verdict == "a and b are identical: every translation is the same."
 
 
@@ -90,7 +95,7 @@ def test_two_models_that_do_not_translate_are_not_compared(steps: tuple[int, int
         f"Both models are {fault.format(*in_order)}: neither {report.better} nor {report.worse} translates "
         "(0.0 and 0.0 BLEU, both below 2). Their difference does not say which model is better."
     )
-    assert (report.tests, report.p) == (None, {})
+    assert report.p == {}
     (identical,) = compare_sides(side("a", a), side("c", make_run(["x"] * 120)))
     assert identical.verdict.startswith("Both models are not trained enough (")
     assert identical.verdict.endswith("are identical: every translation is the same.")

@@ -60,9 +60,9 @@ def positions(kind: Any, *, merge: Any = None, max_length: int | None = None) ->
     return replace(SMALL, positions=PositionsConfig(kind=kind, merge=merge, max_length=max_length))
 
 
-def attention(score: Any, *, cell: Any = "lstm", dropout_kind: Any = "standard", **changes: Any) -> ModelConfig:
+def attention(score: Any, *, cell: Any = "lstm", **changes: Any) -> ModelConfig:
     found = replace(RNN.attention, **{"input_feeding": False, **changes}, score=score)
-    return replace(RNN, layers=1, cell=cell, dropout_kind=dropout_kind, attention=found)
+    return replace(RNN, layers=1, cell=cell, attention=found)
 
 
 FAMILIES: dict[str, ModelConfig] = {"transformer": SMALL, "rnn": attention("general", input_feeding=True)}
@@ -72,7 +72,7 @@ MODELS: dict[str, ModelConfig] = {
     "alibi": positions("alibi"),
     "relative": positions("relative"),
     "learned": positions("learned", merge="concat", max_length=40),
-    "local-m": attention("general", reach="local_m", window=2, cell="gru", dropout_kind="variational"),
+    "local-m": attention("general", reach="local_m", window=2, cell="gru"),
     "local-p": attention("additive", reach="local_p", window=2, order="bahdanau", coverage=True),
     "location": attention("location", max_source=40),
 }

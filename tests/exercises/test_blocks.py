@@ -19,7 +19,7 @@ from heed.functional.recurrence import lstm
 from heed.layers.attention import KeyValue, MultiHeadAttention
 from heed.layers.attention_scores import AdditiveScore, GeneralScore, ScoreOptions
 from heed.layers.positions import RelativePositions, RotaryPositions, SinusoidalPositions
-from heed.models.rnn import RNN, DropoutMasks, RNNState, SourceMemory
+from heed.models.rnn import RNN, RNNState, SourceMemory
 from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import DecoderHidden
 from heed.symbols import BOS, PAD
@@ -84,7 +84,7 @@ def input_feeding(x: Tensor, h: Tensor, states: Tensor, cell: nn.GRUCell, W_c: T
     attention = AttentionConfig(score="dot", reach="global", window=None, order="luong", input_feeding=True,
                                 max_source=None, coverage=False)  # fmt: skip
     config = RNNConfig(cell="gru", d_embedding=width, d_model=D, layers=1, residual=False, bidirectional=False,
-                       reverse_source=False, dropout=0.0, dropout_kind="standard", tie_embeddings=False,
+                       reverse_source=False, dropout=0.0, tie_embeddings=False,
                        attention=attention)  # fmt: skip
     model = RNN(config, src_vocab=7, tgt_vocab=7, joint=False)
     weights = cell.state_dict()
@@ -98,7 +98,6 @@ def input_feeding(x: Tensor, h: Tensor, states: Tensor, cell: nn.GRUCell, W_c: T
         layers=((h,),),
         input_feed=torch.zeros(B, D),
         coverage=torch.zeros(B, S),
-        masks=DropoutMasks((None,), (None,), None),
         length=0,
         source=SourceMemory(states, states, torch.ones(B, S, dtype=torch.bool)),
     )

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from heed.export import ctranslate2_model, parity, to_ctranslate2
-from heed.inference import model_folder
+from heed.export import ctranslate2_model, parity
 from tests.conftest import RNN
 from tests.export.models import ADDITIVE, PARAMETER_FREE, positions, transformer, write_run
 
@@ -36,7 +35,6 @@ REFUSED = [
     ("ctranslate2", "additive", "scores with weights"),
     ("ctranslate2", "alibi", "alibi"),
     ("ctranslate2", "relative", "kind=relative"),
-    ("argos", "alibi", "alibi"),
     ("huggingface", "rnn", "recurrent"),
     ("huggingface", "additive", "scores with weights"),
     ("huggingface", "rotary", "kind=rotary"),
@@ -50,7 +48,7 @@ def refusal(heed_cli: Heed, run: Path, *options: Any) -> str:
     """Return the message of an export that fails and leaves nothing."""
     status, _, err = heed_cli("export", run, *options)
     assert status == 2
-    assert not list((run / "export").glob("**/*.*" if "argos" in options else "*"))
+    assert not list((run / "export").glob("*"))
     return err
 
 
@@ -65,33 +63,18 @@ def test_the_message_says_which_option_is_in_the_way(
 
 def test_other_refusals(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_run(tmp_path / "run", transformer())
-    two = write_run(tmp_path / "two", transformer(), joint=False)
-    nameless = write_run(tmp_path / "nameless", transformer())
-    loaded = model_folder.load(nameless)
-    model_folder.save(nameless / "model", loaded.model, loaded.tokenizer, extra={})
-    assert "tokenizer.joint=true" in refusal(heed_cli, two, "--to", "argos")
-    assert "data.src_lang" in refusal(heed_cli, nameless, "--to", "argos")
     assert "--quantization is for" in refusal(heed_cli, run, "--to", "huggingface", "--quantization", "int8")
     assert "already exists" in refusal(heed_cli, run, "--to", "ctranslate2", "--out", run / "model")
     monkeypatch.setitem(ctranslate2_model.EPSILON, "layer", 10.0)  # computes something else
     assert "differ from heed's" in refusal(heed_cli, run, "--to", "ctranslate2")
 
 
-@pytest.mark.parametrize(
-    ("to", "functions"),
-    [
-        ("ctranslate2", [(parity, "_is_tie"), (parity, "_score_difference")]),
-        ("argos", [(to_ctranslate2, "compare_engines")]),
-    ],
-)
-def test_an_interrupted_export_leaves_nothing(
-    heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, functions: list[tuple[Any, str]]
-) -> None:
+def test_an_interrupted_export_leaves_nothing(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     run = write_run(tmp_path / "run", transformer())
-    for module, name in functions:
-        monkeypatch.setattr(module, name, interrupt)
-    assert heed_cli("export", run, "--to", to)[0] == 130
-    assert not [*(run / "export").glob("*" if to == "ctranslate2" else "argos/*")]
+    for name in ("_is_tie", "_score_difference"):
+        monkeypatch.setattr(parity, name, interrupt)
+    assert heed_cli("export", run, "--to", "ctranslate2")[0] == 130
+    assert not [*(run / "export").glob("*")]

@@ -61,13 +61,12 @@ def repeat(room: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.stack(states)
 
 
-def recur(cell: str, *, lengths: Tensor | None = None, masked: bool = False, steps: int = 6) -> Case:
+def recur(cell: str, *, lengths: Tensor | None = None, steps: int = 6) -> Case:
     """The gradients of the weights are compared in tests/layers/test_recurrence.py."""
     layer = RecurrentLayer(cell, input_width=7, width=11).layer
 
     def call(room: Any, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        mask = torch.arange(3 * 11).reshape(3, 11).remainder(3).to(x.dtype) if masked else None
-        output, after = room.recur(CELLS[cell], copy.deepcopy(layer).to(x.dtype), x, state, lengths=lengths, mask=mask)
+        output, after = room.recur(CELLS[cell], copy.deepcopy(layer).to(x.dtype), x, state, lengths=lengths)
         return (output, *after)
 
     return Case(((3, steps, 7), *[(3, 11)] * CELLS[cell].parts), call, (torch.float64, torch.float32))
@@ -126,7 +125,6 @@ CASES: dict[str, Case] = {
     **{f"recur: {cell}": recur(cell) for cell in CELLS},
     **{f"recur: {cell}, one step": recur(cell, steps=1) for cell in CELLS},
     **{f"recur: {cell}, padded": recur(cell, lengths=torch.tensor([6, 1, 4])) for cell in CELLS},
-    **{f"recur: {cell}, masked": recur(cell, masked=True) for cell in CELLS},
     **{
         f"{name}: rows={rows}, smoothing={smoothing}, bias={bias}": make(rows=rows, smoothing=smoothing, bias=bias)
         for name, make in (

@@ -62,13 +62,13 @@ def test_a_fine_tuned_run_inherits_architecture_and_tokenizer_and_has_the_scores
     command: Command, options: list[str], parent: Path
 ) -> None:
     """``model=rnn`` makes the options of RNNs known; sizes and attention are inherited."""
-    changes = ["model=rnn", "model.dropout=0.25", "model.dropout_kind=variational", "tokenizer.bpe_dropout=0.1"]
+    changes = ["model=rnn", "model.dropout=0.25", "tokenizer.bpe_dropout=0.1"]
     more = [*options, f"init_from={parent}", *changes, "hydra.run.dir=child"]
     status, err = command(*more, "trainer.max_steps=2")
     assert status == 0, err
     before, after = (yaml.safe_load(Path(run, "model", "config.yaml").read_text()) for run in ("parent", "child"))
     assert after["family"] == "rnn"
-    assert after["model"] == {**before["model"], "dropout": 0.25, "dropout_kind": "variational"}
+    assert after["model"] == {**before["model"], "dropout": 0.25}
     # Hydra builds the same model from the config of the run.
     config = yaml.safe_load(Path("child", "config.yaml").read_text())
     assert config["model"]["_target_"] == "heed.models.rnn_config.RNNConfig"

@@ -54,7 +54,6 @@ RNN: dict[str, list[Any]] = {
     "model.residual": ["true", "false"],
     "model.bidirectional": ["true", "false"],
     "model.reverse_source": ["true", "false"],
-    "model.dropout_kind": ["standard", "variational"],
 }
 TINY = {
     "transformer": ["model=transformer", "model.d_model=12", "model.num_heads=2", "model.d_ff=10"],
@@ -164,7 +163,6 @@ REFUSED = {
         "model.layers=1 model.residual=true": r"residual=true has no effect with model\.layers=1: choose",
         "model.reverse_source=true": r"reverse_source=true contradicts model\.bidirectional=true",
         "model.dropout=1.0": r"model\.dropout=1\.0 must be a number in \[0, 1\)\.",
-        "model.dropout_kind=locked": r"model\.dropout_kind=locked must be standard or variational\.",
         "model.attention.score=bilinear": r"model\.attention\.score=bilinear must be dot or .* or none\.",
         "model.attention.reach=far": r"model\.attention\.reach=far must be global or local_m or local_p\.",
         "model.attention.order=graves": r"model\.attention\.order=graves must be luong or bahdanau\.",

@@ -75,7 +75,7 @@ VARIANTS: list[tuple[str, Changes]] = [
     *(("rnn", {"attention": attention}) for attention in ATTENTIONS),
     ("rnn", {"bidirectional": False, "reverse_source": True}),
     *(
-        ("rnn", {"cell": cell, "dropout_kind": "variational", "residual": True, "layers": 3, "attention": looking})
+        ("rnn", {"cell": cell, "residual": True, "layers": 3, "attention": looking})
         for cell in ("tanh", "lstm", "gru")
         for looking in (attention("general"), attention("concat", reach="local_p", window=2, input_feeding=True))
     ),

@@ -224,38 +224,6 @@ def test_residual_layers_add_what_they_read(cell: str) -> None:
         assert_close(memory.states[row, :length], x[0])
 
 
-@pytest.mark.parametrize("attention", [attention("general"), attention("general", input_feeding=True)])
-@pytest.mark.parametrize("cell", TORCH)
-def test_variational_dropout_draws_once_per_sentence(cell: str, attention: AttentionConfig) -> None:
-    """In training, too, stepping equals teacher forcing then, and rows that move take their masks along."""
-    config = replace(CONFIG, cell=cell, dropout=0.5, dropout_kind="variational", attention=attention)
-    model, (src, mask) = built(config).train(), batch()
-    tgt, memory = torch.randint(PAD + 1, V, (B, T)), model.encode(src, mask)
-    torch.manual_seed(1)
-    logits = model.decode(tgt, memory).logits
-    torch.manual_seed(1)
-    state = model.start(memory)
-    for t in range(T):
-        output, state = model.step(tgt[:, t], state)
-        assert_close(output.logits[:, 0], logits[:, t])
-        rows = torch.tensor([2, 0, 1])
-        tgt, logits, state = tgt[rows], logits[rows], state.reorder(rows, sentences=rows)
-    assert not torch.allclose(model.decode(tgt, memory).logits, logits)
-
-
-@pytest.mark.parametrize("cell", TORCH)
-def test_variational_dropout_over_a_sentence_does_not_see_its_padding(cell: str) -> None:
-    """The same masks over the same sentences, once with more padding behind them."""
-    model, (src, mask) = built(replace(CONFIG, cell=cell, dropout=0.5, dropout_kind="variational")).train(), batch()
-    torch.manual_seed(1)
-    memory = model.encode(src, mask)
-    torch.manual_seed(1)
-    longer = model.encode(torch.nn.functional.pad(src, (0, 3), value=5), torch.nn.functional.pad(mask, (0, 3)))
-    assert_close(longer.states[:, :S], memory.states)
-    assert not longer.states[:, S:].any()
-    assert_close(longer.final, memory.final)
-
-
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_forget_gates_start_open(bidirectional: bool) -> None:
     """1 above torch's U(−k, k), k = 1/√width, in one of the two biases that are added; all others as torch has them."""

@@ -18,10 +18,9 @@ from heed.layers.edits import AttentionKind
 from heed.report import attention, comparison
 from heed.report.interventions import ablation_page, patching_page
 from heed.report.run_page import render_report
-from heed.report.server import _list_page
 from tests.comparison.sides import make_run, make_test_set
 from tests.report import runs as run_folders
-from tests.report.chromium import measure, needs_chromium
+from tests.report.chromium import measure, needs_chromium, start_browser
 
 pytestmark = [pytest.mark.browser, needs_chromium]
 
@@ -66,19 +65,6 @@ def run_page() -> str:
         return render_report(run)
 
 
-def runs_page() -> str:
-    with TemporaryDirectory() as folder:
-        for name in ("one", "two", "a-run-with-a-rather-long-name"):
-            run = run_folders.make_run(Path(folder) / name)
-            (run / ".hydra").mkdir()
-            (run / ".hydra" / "overrides.yaml").write_text(
-                f"[model={name}, data.train=[[{SENTENCE.replace(' ', '/')}]]]"
-            )
-            (run / "failure.txt").write_text("Training diverged: lower optimizer.lr.")
-        (run / "results.json").write_text(run_folders.results())
-        return _list_page(Path(folder), 0)
-
-
 def ablate_page() -> str:
     lost = {"BLEU": (12.3, (-11.2, 23.4)), "challenge accuracy": (-0.1, (-2.3, 0.4))}
     heads = [HeadImportance(kind, 1, head, lost) for kind in ("cross", "encoder_self") for head in range(16)]
@@ -102,7 +88,7 @@ def patch_page() -> str:
 
 
 PAGES = {
-    "compare": compare_page, "attend": attend_page, "run": run_page, "runs": runs_page,
+    "compare": compare_page, "attend": attend_page, "run": run_page,
     "ablate": ablate_page, "patch": patch_page,
 }  # fmt: skip
 
@@ -118,7 +104,7 @@ def test_page_is_readable(page: str, width: int, tmp_path: Path) -> None:
     assert found["smallest"] >= 11
     assert found["unfocusable"] == []
     assert found["without_hint"] == []
-    if width == PHONE and page not in ("ablate", "runs"):  # they have nothing that is wide
+    if width == PHONE and page != "ablate":  # it has nothing that is wide
         assert found["scrolls"]
     if page == "attend":
         assert found["links"] > 10
@@ -270,6 +256,18 @@ def test_the_page_of_a_run_can_be_used_with_the_keyboard(tmp_path: Path) -> None
     assert found["saved"] == ["svg"] * found["printed"] == ["svg"] * 9
     assert found["coloured"]
     assert found["left"] == 0
+
+
+def test_the_page_of_a_run_that_trains_loads_itself_again_as_a_file(tmp_path: Path) -> None:
+    page, run, browser = tmp_path / "report.html", run_folders.make_run(tmp_path / "run"), start_browser()
+    page.write_text(render_report(run, is_running=True).replace("idle = 60e3", "idle = 100"), encoding="utf-8")
+    browser.open(page.as_uri(), width=DESKTOP)
+    assert browser.run("document.querySelector('.state').textContent") == "running"
+    (run / "results.json").write_text(run_folders.results())
+    page.write_text(render_report(run).replace("idle = 60e3", "idle = 100"), encoding="utf-8")
+    browser.wait("document.querySelector('.state')?.textContent === 'finished'")
+    browser.run("globalThis.kept = true; new Promise(done => setTimeout(done, 2500))")
+    assert browser.run("globalThis.kept"), "the page of a finished run stays as it is"
 
 
 SAVE_ALL = (

@@ -32,8 +32,8 @@ SPACE_TEXT: dict[str, Any] = {
 def attribute(**changes: Any) -> dict[str, Any]:
     """Return the user attribute of a search."""
     return {
-        "format": 4,
-        "objectives": ["valid.bleu"],
+        "format": 5,
+        "objective": "valid.bleu",
         "space": SPACE_TEXT,
         "fixed": ["data=multi30k", "trainer.max_steps=500"],
         "n_trials": 40,
@@ -47,14 +47,13 @@ def make_study(
     folder: Path,
     *,
     study: str | None = None,
-    directions: Sequence[str] = ("maximize",),
     trials: Sequence[FrozenTrial] = (),
     **changes: Any,
 ) -> optuna.Study:
     """Create a study in the database of a folder, with its attribute and trials; return it."""
     folder.mkdir(parents=True, exist_ok=True)
     made = optuna.create_study(
-        study_name=study or folder.name, storage=f"sqlite:///{folder / 'study.db'}", directions=[*directions]
+        study_name=study or folder.name, storage=f"sqlite:///{folder / 'study.db'}", direction="maximize"
     )
     made.set_user_attr("heed", attribute(**changes))
     made.add_trials(trials)
@@ -63,7 +62,7 @@ def make_study(
 
 def make_trial(
     params: Mapping[str, Any],
-    value: float | Sequence[float] | None = None,
+    value: float | None = None,
     *,
     state: str = "COMPLETE",
     curve: Mapping[int, float] | None = None,
@@ -74,14 +73,13 @@ def make_trial(
     **attributes: Any,
 ) -> FrozenTrial:
     """Return a trial in any state. Optuna sets its number when it is added to a study."""
-    values = None if value is None else [value] if isinstance(value, float | int) else [*value]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trial = create_trial(
             state=TrialState[state],
             params=dict(params),
             distributions={name: space[name] for name in params},
-            values=values,
+            value=value,
             intermediate_values=dict(curve or {}),
             user_attrs=attributes,
             system_attrs={} if failed_trial is None else {"failed_trial": failed_trial},

@@ -109,7 +109,7 @@ def test_a_study_prunes_confirms_and_writes_a_preset_that_repeats_the_winner(
     )
     tested = json.loads((study / "confirm/0_seed2/results.json").read_text())
     assert tested["tests"].keys() == summary.verdict.tests.keys() == {"test", "long"}
-    assert tested["valid"]["loss"] == summary.confirmations[0].values[0]
+    assert tested["valid"]["loss"] == summary.confirmations[0].value
     assert (study / "confirm/0_seed2/translations/long.hyp").read_text().count("\n") == 4
 
     preset = (tmp_path / "conf/experiment/study.yaml").read_text()
@@ -225,18 +225,6 @@ def test_a_failed_trial_keeps_its_reason_and_the_search_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_several_objectives(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
-    settings = ["sweep.objective=[valid.bleu,decode_seconds.valid,params]", "sweep.n_trials=2", "sweep/pruner=none"]
-    finish(start(*SMALL, *settings, "model.d_model=choice(16,32)"))
-    study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'runs/study/study.db'}")
-    assert [direction.name for direction in study.directions] == ["MAXIMIZE", "MINIMIZE", "MINIMIZE"]
-    results = json.loads((tmp_path / "runs/study/0/results.json").read_text())
-    expected = [results["valid"]["bleu"], results["decode_seconds"]["valid"], results["params"]]
-    assert study.trials[0].values == expected
-
-
-@pytest.mark.slow
-@pytest.mark.full
 def test_processes_of_one_trial_are_pruned_together(
     tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
@@ -267,7 +255,7 @@ def test_processes_of_one_trial_are_pruned_together(
         (["-m", *SMALL, "sweep.objective=valid.blue"], "sweep.objective=valid.blue is unknown"),
         (["-m", *SMALL, "sweep.objective=test.bleu"], "would choose by the test set"),
         (["-m", *SMALL, "sweep.objective=params"], "so trials cannot be pruned: add sweep/pruner=none"),
-        (["-m", *SMALL, "sweep.objective=[valid.bleu,params]"], "are several objectives, so trials cannot be pruned"),
+        (["-m", *SMALL, "sweep.objective=[valid.bleu,params]"], "must be text"),
         (["-m", *SMALL, "trainer.max_steps=x"], "train.py: trainer.max_steps=x must be an integer"),
         (["-m", *SMALL, "sweep.confirm=3"], "sweep.confirm=3 must be"),
         (["-m", *SMALL, "sweep.n_trials=0"], "sweep.n_trials=0 must be an integer >= 1"),

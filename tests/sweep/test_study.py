@@ -26,7 +26,7 @@ def join(folder: Path, *, budget: int, heartbeat: int = 1, **attributes: Any) ->
         open_storage(folder, heartbeat=heartbeat),
         "study",
         {"n_trials": budget, "points": None, **attributes},
-        directions=["maximize"],
+        maximize=True,
         pruner=optuna.pruners.NopPruner(),
     )
 

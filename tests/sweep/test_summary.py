@@ -36,18 +36,20 @@ def test_asked_and_told_trials(folder: Path) -> None:
         elif number == 0:
             study.tell(trial, 12.5)
     complete, pruned, failed, running = read_study(folder).trials
-    assert (complete.state, complete.values, complete.score, complete.folder) == ("complete", (12.5,), 12.5, "0")
+    assert (complete.state, complete.value, complete.score, complete.folder) == ("complete", 12.5, 12.5, "0")
     assert complete.curve == ((50, 0.5), (100, 1.0))
     assert complete.params == study.trials[0].params
     assert (pruned.state, pruned.score, len(pruned.curve)) == ("pruned", 11.0, 2)
-    assert (failed.state, failed.values, failed.reason) == ("failed", (), "Out of memory.")
-    assert (running.state, running.score, running.values) == ("running", 31.0, ())
+    assert (failed.state, failed.reason) == ("failed", "Out of memory.")
+    assert (running.state, running.score) == ("running", 31.0)
+    assert math.isnan(failed.value)
+    assert math.isnan(running.value)
 
 
 def test_the_study_is_described(folder: Path) -> None:
     make_study(folder, trials=searched_trials(8))
     study = read_study(folder)
-    assert (study.name, study.objectives, study.maximize, study.n_trials) == ("small", ["valid.bleu"], [True], 40)
+    assert (study.name, study.objective, study.maximize, study.n_trials) == ("small", "valid.bleu", True, 40)
     assert study.pruner == "MedianPruner"
     assert yaml.safe_load(study.space) == SPACE_TEXT
     assert study.parameters == [*SPACE], "in the order of the space, whatever the database says"
@@ -60,7 +62,7 @@ def test_a_retried_trial_is_one_trial(folder: Path) -> None:
     study.add_trial(make_trial(PLAIN, state="FAIL", curve={150: 3.0}, failed_trial=0))
     study.add_trial(make_trial(PLAIN, 4.0, curve={150: 3.5, 200: 4.0}, failed_trial=0))
     resumed, other = read_study(folder).trials
-    assert (resumed.number, resumed.state, resumed.values) == (0, "complete", (4.0,))
+    assert (resumed.number, resumed.state, resumed.value) == (0, "complete", 4.0)
     assert resumed.curve == ((50, 1.0), (100, 2.0), (150, 3.5), (200, 4.0))
     assert (resumed.folder, resumed.reason, other.number) == ("0", "", 1)
 
@@ -71,20 +73,6 @@ def test_values_that_are_not_finite(folder: Path) -> None:
     study = read_study(folder)
     assert study.trials[0].curve == ((50, 1.0),)
     assert study.best_trials() == []
-
-
-def test_several_objectives(folder: Path) -> None:
-    values = [(10.0, 5.0), (12.0, 9.0), (9.0, 6.0), (12.0, 9.0), (11.0, 9.5)]
-    make_study(
-        folder,
-        directions=["maximize", "minimize"],
-        objectives=["valid.bleu", "params"],
-        trials=[make_trial(PLAIN, value) for value in values],
-    )
-    study = read_study(folder)
-    assert study.maximize == [True, False]
-    assert sorted(study.front) == [0, 1, 3], "equal points are both on the front"
-    assert [trial.number for trial in study.best_trials()] == [1, 3, 0, 4, 2]
 
 
 def test_confirmations_are_no_trials_of_the_search(folder: Path) -> None:
@@ -125,7 +113,7 @@ def test_missing_and_foreign_databases(folder: Path) -> None:
 
 
 def test_studies_of_others_and_of_another_version(tmp_path: Path) -> None:
-    make_study(tmp_path / "old", format=3)
+    make_study(tmp_path / "old", format=4)
     with pytest.raises(HeedError, match="made by another version of heed"):
         read_study(tmp_path / "old")
     optuna.create_study(study_name="small", storage=f"sqlite:///{tmp_path / 'study.db'}")

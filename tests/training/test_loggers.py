@@ -155,7 +155,7 @@ def test_runs_are_named_after_their_folders_and_resumed_ones_keep_their_id(tmp_p
     assert run_names(tmp_path / "study" / "7") == ("study/7", "study")
 
 
-def test_tensorboard_gets_numbers_pictures_and_tables(tmp_path: Path, picture: Path) -> None:
+def test_tensorboard_gets_numbers_only(tmp_path: Path, picture: Path) -> None:
     pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -167,10 +167,7 @@ def test_tensorboard_gets_numbers_pictures_and_tables(tmp_path: Path, picture: P
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(5, 2.5)]
-    (image,) = events.Images("attention/sentence 1")
-    assert (image.step, image.height, image.width) == (5, 5, 7)
-    (text,) = events.Tensors("valid/translations/text_summary")
-    assert text.tensor_proto.string_val[0].decode() == "| source | translation |\n| --- | --- |\n| a \\| b | c |"
+    assert events.Tags()["images"] == events.Tags()["tensors"] == []
 
 
 @pytest.mark.skipif(

@@ -247,30 +247,6 @@ def test_a_checkpoint_of_another_format_is_refused(module: TranslationModule, nu
         module.on_load_checkpoint({**saved_by(module), "heed_format": number})
 
 
-@pytest.mark.parametrize(
-    ("before", "said"),
-    [
-        (None, None),
-        (0.01, None),  # the rate of this schedule at the step before
-        (0.0105, None),
-        (0.0095, None),
-        (0.0111, "goes on with 0.005, but the checkpoint ended with 0.011: optimizer.lr"),
-        (0.009, "goes on with 0.005, but the checkpoint ended with 0.009: "),
-        (0.0, "goes on with 0.005, but the checkpoint ended with 0: "),
-    ],
-)
-def test_a_learning_rate_that_jumps_is_said(
-    before: float | None, said: str | None, module: TranslationModule, capsys: pytest.CaptureFixture[str]
-) -> None:
-    module.restored_lr = before
-    module.lr_factor = {6: 0.5, 7: 0.25}.__getitem__
-    module.trainer.global_step = 7
-    module.trainer.optimizers[0].param_groups[0]["initial_lr"] = 0.02
-    module.on_train_start()
-    printed = capsys.readouterr().err
-    assert (said in printed) if said else not printed
-
-
 # ---- evaluation
 
 

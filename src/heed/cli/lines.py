@@ -110,7 +110,7 @@ def path_text(path: object) -> str:
 
 @contextmanager
 def translator_progress(
-    translator: "Translator", description: str, *, total: int | None = None, initial: int = 0, prints_results: bool
+    translator: "Translator", description: str, *, total: int | None, initial: int = 0, prints_results: bool
 ) -> Iterator[None]:
     """Report on stderr how many lines the translator has processed inside the block.
 

@@ -12,7 +12,6 @@ from heed.export import TARGETS
 from heed.files import replacing
 
 if TYPE_CHECKING:
-    from heed.inference.translator import Translator
     from heed.runs.averaging import WeightSource
 
 UNCHECKED = "The page has no examples, and its weights are not checked: the run has no validation set (see --check)."
@@ -70,7 +69,7 @@ def export(args: argparse.Namespace) -> None:
 
     quantization = _quantization(args)
     translator = loading.load(args.model, device="cpu", max_tokens=None)
-    out = _output(args, translator, quantization)
+    out = _output(args, quantization)
     if args.check:
         check = check_set(args.check.name, read_file(args.check))
     elif args.to == "page" and not validation_files(args.model, translator.directions):
@@ -91,20 +90,16 @@ def _quantization(args: argparse.Namespace) -> str | None:
     """Return the type of the weights; None for the default of the target."""
     types = TARGETS[args.to]
     if args.quantization and not types:
-        raise HeedError(f"--quantization is for ctranslate2, argos and page: leave it out for --to {args.to}.")
+        raise HeedError(f"--quantization is for ctranslate2 and page: leave it out for --to {args.to}.")
     if args.quantization not in (None, *types):
         raise HeedError(f"--to {args.to} has weights of {', '.join(types)}, not --quantization {args.quantization}.")
     return None if args.quantization in (None, *types[:1]) else str(args.quantization)
 
 
-def _output(args: argparse.Namespace, translator: "Translator", quantization: str | None) -> Path:
+def _output(args: argparse.Namespace, quantization: str | None) -> Path:
     """Return the absolute path of the new folder or file, which must not exist."""
     name = f"{args.to}-{quantization}" if quantization else args.to
     out: Path = args.out or args.model / "export" / f"{name}{'.html' if args.to == 'page' else ''}"
-    if args.to == "argos":
-        from heed.export.to_argos import package_name
-
-        out = out / f"{package_name(translator)}.argosmodel"
     if out.exists() and not (args.to != "page" and out.is_dir() and not any(out.iterdir())):
         raise HeedError(f"{out} already exists: name a new one with --out, or delete it.")
     return out.absolute()

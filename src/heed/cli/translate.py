@@ -138,7 +138,7 @@ def _translated_lines(
     path: Path | None,
     translate: "Callable[[Iterable[str]], Iterator[list[Translation]]]",
     *,
-    done: int = 0,
+    done: int,
     prints_results: bool = False,
 ) -> "Iterator[tuple[int, str, list[Translation]]]":
     """Yield the number from 0, the text and the translations of each line, with a progress bar.

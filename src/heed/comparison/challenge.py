@@ -175,7 +175,7 @@ def collect_evidence(
 
 
 def evaluate_model(
-    run: Path, contrasts: Sequence[ContrastivePair], pairs: Sequence[tuple[str, str]], direction: str | None = None
+    run: Path, contrasts: Sequence[ContrastivePair], pairs: Sequence[tuple[str, str]], direction: str | None
 ) -> tuple[dict[str, Accuracy], list[WordMap] | None, str]:
     """Evaluate one model on contrastive pairs and (source, translation) pairs, these in a direction of the model.
 

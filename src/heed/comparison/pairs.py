@@ -8,12 +8,11 @@ from heed.comparison.runs import Side, TestSet
 from heed.evaluation.significance import (
     TESTED,
     Difference,
-    PairedTests,
     Sample,
     Statistics,
+    approximate_randomization,
     difference,
     holm,
-    paired_tests,
     sentence_statistics,
 )
 from heed.progress import track
@@ -36,7 +35,6 @@ class PairReport:
     worse: str
     identical: bool  # all translations are equal, so nothing was tested
     differences: dict[str, Difference]
-    tests: dict[str, PairedTests] | None  # sacreBLEU's tests, if both sides are one run
     p: dict[str, float]
     """The p-value of the verdict: by approximate randomization for two runs, by the bootstrap for groups of runs, both
     adjusted for the number of pairs. Empty if nothing was tested: identical sides, or none that translates."""
@@ -66,16 +64,15 @@ def compare_pairs(
         better, worse = sides[i], sides[j]
         identical = sorted(run.translations for run in better.runs) == sorted(run.translations for run in worse.runs)
         differences = {name: difference(samples[i][name], samples[j][name]) for name in TESTED}
-        tests, p = None, {}
+        p = {}
         if bleu[i] >= MIN_COMPARED_BLEU and not identical:
             p = {name: found.p for name, found in differences.items()}
             if len(better.runs) == len(worse.runs) == 1:
-                tests = {
-                    name: paired_tests(statistics[i][name][0], statistics[j][name][0], metric)
+                p = {
+                    name: approximate_randomization(statistics[i][name][0], statistics[j][name][0], metric)
                     for name, metric in TESTED.items()
                 }
-                p = {name: found.randomization for name, found in tests.items()}
-        reports.append(PairReport(better.name, worse.name, identical, differences, tests, p, verdict=""))
+        reports.append(PairReport(better.name, worse.name, identical, differences, p, verdict=""))
     tested = [report for report in reports if report.p]
     for name in TESTED:
         for report, adjusted in zip(tested, holm([report.p[name] for report in tested]), strict=True):

@@ -10,7 +10,6 @@ QUANTIZATIONS = ("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat
 TARGETS = {
     "ctranslate2": QUANTIZATIONS,
     "huggingface": (),
-    "argos": QUANTIZATIONS,
     "page": ("int10", "float32", "int8"),
 }
 """The engines, and the page for a browser, with their types of weights, the default first. The module ``to_NAME``

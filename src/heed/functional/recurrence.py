@@ -58,7 +58,6 @@ def recur(
     state: CellState,
     *,
     lengths: Int[Tensor, " B"] | None = None,
-    mask: Float[Tensor, "B D"] | None = None,
 ) -> tuple[Float[Tensor, "B T D"], CellState]:
     """Apply a recurrent layer in one direction to whole sequences.
 
@@ -67,14 +66,13 @@ def recur(
         state: the state before the first position.
         lengths: the lengths of the sequences (on the CPU) if padding follows them. Outputs at padding are zeros and the
             returned state is that after the last position before the padding.
-        mask: multiplied with h before U at every position (variational dropout; Gal & Ghahramani 2016, eq. 7).
 
     Returns:
         The output at every position, and the state after the last one.
     """
     input_weight, hidden_weight, input_bias, hidden_bias = weights.all_weights[0]
     gates = F.linear(x, input_weight, input_bias).unbind(1)
-    return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths, mask=mask)
+    return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths)
 
 
 def run_steps(
@@ -84,13 +82,12 @@ def run_steps(
     hidden_to_gates: LinearMap,
     *,
     lengths: Int[Tensor, " B"] | None,
-    mask: Float[Tensor, "B D"] | None,
 ) -> tuple[Float[Tensor, "B T D"], CellState]:
     """Apply a cell position by position, given W x + b of every position and the function h ↦ U h + b'."""
     ends = None if lengths is None else lengths.to(gates[0].device)[:, None]
     outputs = []
     for t, x in enumerate(gates):
-        after = cell.advance(x, hidden_to_gates(state[0] if mask is None else state[0] * mask), state)
+        after = cell.advance(x, hidden_to_gates(state[0]), state)
         if ends is None:
             outputs.append(after[0])
         else:

@@ -21,13 +21,12 @@ def recur(
     state: CellState,
     *,
     lengths: Int[Tensor, " B"] | None = None,
-    mask: Float[Tensor, "B D"] | None = None,
 ) -> tuple[Float[Tensor, "B T D"], CellState]:
-    """Compute :func:`heed.functional.recur`. torch's kernels know no mask of the state."""
-    if is_plain() or mask is not None or not _use_torch_kernel(x, lengths):
+    """Compute :func:`heed.functional.recur`."""
+    if is_plain() or not _use_torch_kernel(x, lengths):
         input_weight, hidden_weight, input_bias, hidden_bias = weights.all_weights[0]
         gates = F.linear(x, input_weight, input_bias).unbind(1)
-        return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths, mask=mask)
+        return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths)
     if lengths is None:
         return _run(weights, x, state)
     # Sorted here, because torch would read its order back from the device.

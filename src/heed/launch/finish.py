@@ -41,7 +41,7 @@ from heed.training.schedules import planned_steps
 
 
 def run_facts(
-    trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, options: Sequence[str] = (), auto: str = ""
+    trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, options: Sequence[str] = (), auto: str
 ) -> dict[str, str]:
     """Return what is about to be trained: data, model, device, steps, optimizer, and the options of the command.
 

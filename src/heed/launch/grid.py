@@ -19,7 +19,7 @@ from heed import launch
 from heed.compat import hydra_job_error, hydra_jobs
 from heed.errors import HeedError, failure_reason
 from heed.files import read_yaml
-from heed.launch.compose import COMPOSITION_ERRORS, Command, Config, compose, option_name, quote, to_command
+from heed.launch.compose import COMPOSITION_ERRORS, Config, compose, option_name, quote, to_command
 from heed.launch.errors import JobFailedError
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.options import with_options
@@ -48,7 +48,7 @@ def run_job(cfg: Config, **options: Any) -> None:
         cfg.hydra = job.cfg.hydra
     command = to_command(cfg)
     job.cfg = None  # otherwise Lightning starts other processes of this run in the folder of the grid
-    if _is_grid(command) and command.options["resume"] and command.folder:
+    if command.sweep is None and command.options["resume"] and command.folder:
         if (command.folder / RESULTS).exists():
             print_line("This job is finished.")
             return
@@ -56,10 +56,6 @@ def run_job(cfg: Config, **options: Any) -> None:
             words = tuple(word for word in command.words if option_name(word) != "resume")
             command = replace(command, words=words, options=with_options(command.options, {"resume": False}))
     launch.train(command, **options)
-
-
-def _is_grid(command: Command) -> bool:
-    return command.sweep is None and command.folder is not None
 
 
 class GridFolder(Callback):

@@ -96,10 +96,8 @@ def _pruned_by(command: Command) -> str | None:
         return None
     if not isinstance(command.sweep, dict) or command.sweep.get("trial") is None:
         raise HeedError(f"sweep={command.choices.get('sweep')} searches over many runs: add -m to start them.")
-    objective = command.sweep["objective"]
-    names = [objective] if isinstance(objective, str) else list(objective)
-    is_measured = len(names) == 1 and names[0].startswith("valid.")
-    return names[0].removeprefix("valid.") if is_measured else None
+    objective = str(command.sweep["objective"])
+    return objective.removeprefix("valid.") if objective.startswith("valid.") else None
 
 
 def check_options(options: Options, before: Options | None = None) -> tuple[Options, Parts]:

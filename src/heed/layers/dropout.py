@@ -1,4 +1,4 @@
-"""Dropout of elements, of sequences and of layers."""
+"""Dropout of elements and of layers."""
 
 import torch
 from jaxtyping import Float
@@ -16,29 +16,6 @@ class Dropout(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
         return kernels.dropout(x, self.p) if self.training else x
-
-
-class SequenceDropout(Dropout):
-    """Dropout of sequences while training.
-
-    Args:
-        variational: draw one mask per sentence and use it at every time step (Gal & Ghahramani 2016, eq. 7), so that
-            it can be applied to a recurrent state repeatedly. Otherwise every position has its own mask.
-    """
-
-    def __init__(self, p: float, *, variational: bool) -> None:
-        super().__init__(p)
-        self.variational = variational
-
-    def mask(self, rows: int, width: int, device: torch.device) -> Float[Tensor, "B D"] | None:
-        """Draw a mask for each sentence, to multiply with; None unless training with variational dropout."""
-        if not (self.variational and self.training and self.p):
-            return None
-        return kernels.dropout(torch.ones(rows, width, device=device), self.p)
-
-    def forward(self, x: Float[Tensor, "B T D"], mask: Float[Tensor, "B D"] | None = None) -> Float[Tensor, "B T D"]:
-        """Apply the sentences' masks to ``x``, or ordinary dropout if there are none."""
-        return super().forward(x) if mask is None else x * mask[:, None].to(x.dtype)
 
 
 class LayerDropout(nn.Module):

@@ -38,10 +38,9 @@ class RecurrentLayer(nn.Module):
         state: CellState,
         *,
         lengths: Int[Tensor, " B"] | None = None,
-        mask: Float[Tensor, "B D"] | None = None,
     ) -> tuple[Float[Tensor, "B T D"], CellState]:
         """Return the output at every position and the last state: see `heed.functional.recur`."""
-        return kernels.recur(self.cell, self.layer, x, state, lengths=lengths, mask=mask)
+        return kernels.recur(self.cell, self.layer, x, state, lengths=lengths)
 
     def input_gates(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B G"]:
         """Return W x + b."""
@@ -53,13 +52,6 @@ class RecurrentLayer(nn.Module):
         _, weight, _, bias = self.layer.all_weights[0]
         return kernels.repeated_linear(weight, bias)
 
-    def step(
-        self,
-        input_gates: Float[Tensor, "B G"],
-        state: CellState,
-        hidden_gates: LinearMap,
-        mask: Float[Tensor, "B D"] | None = None,
-    ) -> CellState:
-        """Return the state one position later. ``mask`` is multiplied with h before U (variational dropout)."""
-        h = state[0] if mask is None else state[0] * mask
-        return self.cell.advance(input_gates, hidden_gates(h), state)
+    def step(self, input_gates: Float[Tensor, "B G"], state: CellState, hidden_gates: LinearMap) -> CellState:
+        """Return the state one position later."""
+        return self.cell.advance(input_gates, hidden_gates(state[0]), state)

@@ -1,7 +1,6 @@
 """The RNN encoder-decoder with attention (Bahdanau et al. 2015, Luong et al. 2015)."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,7 +10,7 @@ from heed import kernels
 from heed.functional.linear import LinearMap
 from heed.functional.recurrence import CELLS, CellState
 from heed.layers.attention_scores import SCORES, ScoreOptions, SourceMask
-from heed.layers.dropout import SequenceDropout
+from heed.layers.dropout import Dropout
 from heed.layers.edits import Edits, check_edits, layer_edits
 from heed.layers.embedding import embeddings
 from heed.layers.reach import REACHES
@@ -39,7 +38,7 @@ class Encoder(nn.Module):
         directions = 2 if config.bidirectional else 1
         self.reverse_source = config.reverse_source
         self.residual = config.residual
-        self.dropout = SequenceDropout(config.dropout, variational=config.dropout_kind == "variational")
+        self.dropout = Dropout(config.dropout)
         self.layers = Stack(
             Stack(
                 RecurrentLayer(
@@ -65,13 +64,11 @@ class Encoder(nn.Module):
         finals = []
         for number, directions in enumerate(self.layers):
             below = x
-            x = self.dropout(x, self.dropout.mask(len(x), x.shape[2], x.device))
+            x = self.dropout(x)
             outputs, ends = [], []
             for is_backward, layer in enumerate(directions, start=self.reverse_source):
                 inputs = x.take_along_dim(reversal, 1) if is_backward else x
-                start = layer.initial_state(len(x))
-                state_mask = self.dropout.mask(len(x), start[0].shape[1], x.device)
-                out, end = layer(inputs, start, lengths=lengths, mask=state_mask)
+                out, end = layer(inputs, layer.initial_state(len(x)), lengths=lengths)
                 outputs.append(out.take_along_dim(reversal, 1) if is_backward else out)
                 ends.append(end)
             x = torch.cat(outputs, 2)
@@ -129,22 +126,6 @@ class SourceAttention(nn.Module):
         return weights @ source.states, weights
 
 
-class DropoutMasks(NamedTuple):
-    """The masks of variational dropout in the decoder, one row per hypothesis; None without variational dropout."""
-
-    inputs: tuple[Tensor | None, ...]  # of each layer's input
-    states: tuple[Float[Tensor, "R D"] | None, ...]  # of each layer's recurrent state
-    output: Float[Tensor, "R D"] | None
-
-    def reorder(self, rows: Int[Tensor, " R2"]) -> "DropoutMasks":
-        """Return masks whose row r is these masks' row ``rows[r]``."""
-        inputs, states, (output,) = (
-            tuple(None if mask is None else mask[rows] for mask in masks)
-            for masks in (self.inputs, self.states, (self.output,))
-        )
-        return DropoutMasks(inputs, states, output)
-
-
 @dataclass(frozen=True)
 class RNNState(DecoderState):
     """The state of each decoder layer, the attentional state for input feeding, the coverage, and the source."""
@@ -152,7 +133,6 @@ class RNNState(DecoderState):
     layers: tuple[CellState, ...]
     input_feed: Float[Tensor, "R D"]  # h̃_{t-1}, zeros at first (Luong et al. 2015, §3.3)
     coverage: Float[Tensor, "R S"]  # the sum of the attention weights so far
-    masks: DropoutMasks
     length: int
     source: SourceMemory
 
@@ -162,7 +142,6 @@ class RNNState(DecoderState):
             layers=tuple(tuple(part[rows] for part in layer) for layer in self.layers),
             input_feed=self.input_feed[rows],
             coverage=self.coverage[rows],
-            masks=self.masks.reorder(rows),
             source=self.source.reorder(rows, sentences),
         )
 
@@ -179,7 +158,7 @@ class RNN(TrainableSeq2Seq):
         self.tgt_embedding, self.src_embedding, self.output = embeddings(
             src_vocab=src_vocab, tgt_vocab=tgt_vocab, d_model=config.d_embedding, joint=joint, tie=config.tie_embeddings
         )
-        self.dropout = SequenceDropout(config.dropout, variational=config.dropout_kind == "variational")
+        self.dropout = Dropout(config.dropout)
         self.encoder = Encoder(config)
         self.decoder = Stack(
             RecurrentLayer(config.cell, input_width=width if layer else config.d_embedding, width=width)
@@ -213,20 +192,13 @@ class RNN(TrainableSeq2Seq):
     def start(self, memory: Memory) -> RNNState:
         assert memory.final is not None
         assert memory.mask is not None
-        rows, device = memory.mask.shape[0], memory.mask.device
         parts = len(memory.final) // self.config.layers
         layers = tuple(memory.final[i : i + parts] for i in range(0, len(memory.final), parts))
-        widths = (self.config.d_embedding, *[self.config.d_model] * (self.config.layers - 1))
         keys = memory.states if self.attention is None else self.attention.score.project(memory.states, memory.mask)
         return RNNState(
             layers=layers,
             input_feed=torch.zeros_like(layers[-1][0]),
             coverage=torch.zeros_like(memory.states[..., 0]),
-            masks=DropoutMasks(
-                inputs=tuple(self.dropout.mask(rows, width, device) for width in widths),
-                states=tuple(self.dropout.mask(rows, self.config.d_model, device) for _ in layers),
-                output=self.dropout.mask(rows, self.config.d_model, device),
-            ),
             length=0,
             source=SourceMemory(keys, memory.states, memory.mask),
         )
@@ -236,7 +208,7 @@ class RNN(TrainableSeq2Seq):
     ) -> tuple[DecoderHidden, AttentionMaps | None, RNNState]:
         assert isinstance(state, RNNState)
         check_edits(edits, self.attention_heads)
-        x = self.dropout(self.tgt_embedding(tokens), state.masks.inputs[0])
+        x = self.dropout(self.tgt_embedding(tokens))
         run = self._run_steps if self.config.attention.needs_steps else self._run_at_once
         h, weights, state = run(x, state, edits)
         hidden = DecoderHidden(self.readout(h), self.output.weight, self.output_bias)
@@ -247,13 +219,13 @@ class RNN(TrainableSeq2Seq):
         self, x: Float[Tensor, "R T I"], state: RNNState, edits: Edits
     ) -> tuple[Hidden, Float[Tensor, "R T S"] | None, RNNState]:
         """Run the cells on all positions, then attend from all of them. No step depends on earlier attention."""
-        h, first = self.decoder[0](x, state.layers[0], mask=state.masks.states[0])
+        h, first = self.decoder[0](x, state.layers[0])
         h, layers = self._run_upper_layers(h, first, state)
         weights = None
         if self.attention is not None:
             context, weights = self.attention(h, state.source, state.coverage, state.length, edits)
             h = self._attentional(context, h, kernels.repeated_linear(self.combine.weight))
-        h = self.dropout(h, state.masks.output)
+        h = self.dropout(h)
         return h, weights, replace(state, layers=layers, length=state.length + x.shape[1])
 
     def _run_steps(
@@ -272,11 +244,11 @@ class RNN(TrainableSeq2Seq):
                 read = context.squeeze(1)
             if context_gates is not None:
                 gates = gates + context_gates(read)
-            first = self.decoder[0].step(gates, state.layers[0], hidden_gates, state.masks.states[0])
+            first = self.decoder[0].step(gates, state.layers[0], hidden_gates)
             h, layers = self._run_upper_layers(first[0][:, None], first, state)
             if not self.config.attention.is_bahdanau:
                 context, weights = self.attention(h, *past)
-            h = self.dropout(self._attentional(context, h, combine), state.masks.output)
+            h = self.dropout(self._attentional(context, h, combine))
             attentional.append(h)
             all_weights.append(weights)
             coverage = state.coverage + weights.squeeze(1)
@@ -287,8 +259,7 @@ class RNN(TrainableSeq2Seq):
         """Run all layers but the first; return the output of the top layer and the states of all layers."""
         layers = [first]
         for number in range(1, self.config.layers):
-            x = self.dropout(h, state.masks.inputs[number])
-            out, after = self.decoder[number](x, state.layers[number], mask=state.masks.states[number])
+            out, after = self.decoder[number](self.dropout(h), state.layers[number])
             h = h + out if self.config.residual else out
             layers.append(after)
         return h, tuple(layers)

@@ -106,9 +106,7 @@ class RNNConfig(ModelConfig):
     reverse_source: bool
     """An encoder of one direction reads the source backwards (Sutskever et al. 2014, §3.3)."""
     dropout: UnitInterval
-    dropout_kind: Literal["standard", "variational"]
-    """standard: of each layer's input and the decoder's output, with a new mask at every step | variational: also of
-    the recurrent state, with one mask per sentence (Gal & Ghahramani 2016)"""
+    """Of each layer's input and the decoder's output, with a new mask at every step."""
     tie_embeddings: bool
     """Share the output layer with the target embedding and, with a joint vocabulary, with the source embedding."""
     attention: AttentionConfig

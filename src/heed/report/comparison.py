@@ -127,7 +127,7 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
         names=names,
         legend=legend(names),
         differences={metric: _difference_figure(tested, metric) for metric in TESTED if tested},
-        paired_tests=_paired_tests(comparison.pairs),
+        p_values=_p_values(tested),
         score_table=table(head, scores, name="Scores of the systems"),
         data={
             "charts": _learning_curves(comparison),
@@ -158,15 +158,10 @@ def _difference_figure(pairs: Sequence[PairReport], metric: str) -> Markup:
     return dot_plot(rows, name=f"Differences in {metric}", line=0)
 
 
-def _paired_tests(pairs: Sequence[PairReport]) -> Markup:
-    """Return a table of the p-values of sacreBLEU's tests, before adjustment; empty without such tests."""
-    rows = [
-        [f"{pair.better} − {pair.worse}", metric, f"{tests.bootstrap:.4f}", f"{tests.randomization:.4f}"]
-        for pair in pairs
-        for metric, tests in (pair.tests or {}).items()
-    ]
-    head = ["", "", "p, paired bootstrap", "p, approximate randomization"]
-    return table(head, rows, name="p-values of single pairs") if rows else Markup("")
+def _p_values(pairs: Sequence[PairReport]) -> Markup:
+    """Return a table of the p-values of the verdicts, adjusted for the number of pairs."""
+    rows = [[f"{pair.better} − {pair.worse}", *(f"{pair.p[metric]:.4f}" for metric in TESTED)] for pair in pairs]
+    return table(["p", *TESTED], rows, name="p-values")
 
 
 def _score_table(comparison: Comparison) -> list[list[str]]:

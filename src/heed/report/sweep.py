@@ -30,8 +30,8 @@ class TrialSummary:
 
     number: int
     state: State
-    values: tuple[float, ...]  # the final value of each objective, if there is one
     params: Mapping[str, Value]
+    value: float = math.nan  # the final value of the objective; NaN if there is none
     curve: tuple[tuple[int, float], ...] = ()  # (optimizer step, objective), sorted by step; finite values only
     seconds: float | None = None  # duration of the last attempt, if it has ended
     folder: str = ""  # relative to the folder of the study
@@ -41,9 +41,9 @@ class TrialSummary:
 
     @property
     def score(self) -> float | None:
-        """The value of the first objective; the last reported one of a trial that has not finished."""
-        if self.values:
-            return self.values[0]
+        """The final value or, of a trial that has not finished, the last reported one."""
+        if not math.isnan(self.value):
+            return self.value
         return self.curve[-1][1] if self.curve else None
 
     def repeats(self, number: int) -> bool:
@@ -68,12 +68,11 @@ class StudySummary:
     """A study."""
 
     name: str
-    objectives: Sequence[str]
-    maximize: Sequence[bool]  # for each objective, whether larger is better
+    objective: str
+    maximize: bool  # whether larger is better
     n_trials: int  # the budget
     trials: Sequence[TrialSummary]  # of the search
     parameters: Sequence[str]  # the searched options that differ between trials
-    front: Sequence[int] = ()  # the trials on the Pareto front of several objectives
     is_searching: bool = False  # whether trials are running or still to be run
     confirmations: Sequence[TrialSummary] = ()  # trainings of the best trials with other seeds
     verdict: Verdict | None = None
@@ -91,16 +90,16 @@ class StudySummary:
         return sum(trial.state in ("running", "waiting") for trial in self.confirmations)
 
     def scores(self, number: int) -> list[float]:
-        """Return the first objective of a trial with each other seed."""
-        return [one.values[0] for one in self.confirmations if one.repeats(number) and one.state == "complete"]
+        """Return the objective of a trial with each other seed."""
+        return [one.value for one in self.confirmations if one.repeats(number) and one.state == "complete"]
 
     def count(self, state: State) -> int:
         """Return how many trials of the search are in a state."""
         return sum(trial.state == state for trial in self.trials)
 
     def best_trials(self) -> list[TrialSummary]:
-        """Return the complete trials, best first; of a study with several objectives, the Pareto front first."""
-        return sorted(best_first(self.trials, maximize=self.maximize[0]), key=lambda t: t.number not in self.front)
+        """Return the complete trials, best first."""
+        return best_first(self.trials, maximize=self.maximize)
 
     def ordered(self) -> list[TrialSummary]:
         """Return all trials: complete ones best first, then running, pruned and failed ones."""
@@ -111,9 +110,9 @@ class StudySummary:
 
 
 def best_first(trials: Sequence[TrialSummary], *, maximize: bool) -> list[TrialSummary]:
-    """Return the complete trials with finite values by their first objective; among equals, the earlier one first."""
-    scored = [t for t in trials if t.state == "complete" and t.values and all(map(math.isfinite, t.values))]
-    return sorted(scored, key=lambda trial: (-trial.values[0] if maximize else trial.values[0], trial.number))
+    """Return the complete trials with finite values by their objective; among equals, the earlier one first."""
+    scored = [trial for trial in trials if trial.state == "complete" and math.isfinite(trial.value)]
+    return sorted(scored, key=lambda trial: (-trial.value if maximize else trial.value, trial.number))
 
 
 # ---- in words
@@ -136,7 +135,7 @@ def study_lines(study: StudySummary, *, top: int) -> list[str]:
 
 def headline(study: StudySummary) -> list[str]:
     """Return what the study shows, the most important sentence first."""
-    warning, objective = untrained(study), study.objectives[0]
+    warning, objective = untrained(study), study.objective
     if verdict := study.verdict:
         scores = study.scores(verdict.winner)
         over = f"over {len(scores)} seeds" if len(scores) > 1 else "with one seed"
@@ -146,9 +145,6 @@ def headline(study: StudySummary) -> list[str]:
     if not best:
         return ["No trial has finished yet." if study.is_searching else "No trial has a score."]
     so_far = " so far" if study.is_searching else ""
-    if len(study.objectives) > 1:
-        are = "trial is" if len(study.front) == 1 else "trials are"
-        return [f"{len(study.front)} {are} on the Pareto front of {' and '.join(study.objectives)}{so_far}."]
     sentences = [warning or f"Trial {best[0].number} is best{so_far}: {objective} {format_objective(best[0].score)}."]
     if study.confirmations:
         counts = f"{study.confirmed} finished, {study.confirming} running"
@@ -163,13 +159,13 @@ def untrained(study: StudySummary) -> str:
     if study.verdict:
         best, score = study.verdict.winner, statistics.fmean(study.scores(study.verdict.winner))
     elif found := study.best_trials():
-        best, score = found[0].number, found[0].values[0]
+        best, score = found[0].number, found[0].value
     else:
         return ""
-    if len(study.objectives) > 1 or not study.objectives[0].endswith("bleu") or score >= MIN_COMPARED_BLEU:
+    if not study.objective.endswith("bleu") or score >= MIN_COMPARED_BLEU:
         return ""
     return (
-        f"No trial is trained enough to be compared: the best {study.objectives[0]}, {format_objective(score)} "
+        f"No trial is trained enough to be compared: the best {study.objective}, {format_objective(score)} "
         f"(trial {best}), is below {MIN_COMPARED_BLEU:g}. Train longer: raise trainer.max_steps or trainer.max_epochs."
     )
 
@@ -193,15 +189,15 @@ def trial_table(study: StudySummary, trials: Sequence[TrialSummary]) -> tuple[li
     short = [part if last.count(part) == 1 else name for part, name in zip(last, study.parameters, strict=True)]
     rows = []
     for trial in trials:
-        scores = [format_objective(value) for value in trial.values]
-        if trial.state != "complete":  # the last score of a trial that is running or was stopped
-            scores = [f"({format_objective(trial.score)})"] * (trial.score is not None)
-        row = [str(trial.number), trial.state, *scores, *[""] * (len(study.objectives) - len(scores))]
+        score = format_objective(trial.score)
+        if score and trial.state != "complete":  # the last score of a trial that is running or was stopped
+            score = f"({score})"
+        row = [str(trial.number), trial.state, score]
         row += [format_setting(trial.params[name]) if name in trial.params else "" for name in study.parameters]
         row.append(f"{trial.curve[-1][0]:,}" if trial.curve else "")
         row.append("" if trial.seconds is None else f"{trial.seconds / 60:.1f}")
         rows.append([*row, trial.reason])
-    return without_empty_columns(["trial", "state", *study.objectives, *short, "steps", "minutes", "reason"], rows)
+    return without_empty_columns(["trial", "state", study.objective, *short, "steps", "minutes", "reason"], rows)
 
 
 def without_empty_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
@@ -276,7 +272,7 @@ def _each(scores: Sequence[float]) -> str:
 
 
 def learning_curves(study: StudySummary) -> list[dict[str, Any]]:
-    """Return the first objective of the best trials by optimizer step; the script of the page draws them."""
+    """Return the objective of the best trials by optimizer step; the script of the page draws them."""
     curves = [
         {"name": f"trial {trial.number}", "steps": steps, "values": values, "clock": [[], [], []]}
         for trial in study.ordered()

@@ -105,17 +105,14 @@ def read_split(run: Path, split: str, suffix: str) -> list[str]:
     return (run / "translations" / f"{split}.{suffix}").read_bytes().decode().split("\n")[:-1]
 
 
-def objective_values(results: Mapping[str, Any], names: Sequence[str]) -> list[float]:
-    """Return the objectives of a hyperparameter search by their paths; raise a HeedError if one has no finite value."""
-    values = []
-    for name in names:
-        value: Any = results
-        for part in name.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if not isinstance(value, (int, float)):
-            raise HeedError(f"The results hold no number for {name}: it was not measured, or is not finite.")
-        values.append(float(value))
-    return values
+def objective_value(results: Mapping[str, Any], name: str) -> float:
+    """Return the objective of a hyperparameter search by its path; raise a HeedError if it has no finite value."""
+    value: Any = results
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if not isinstance(value, (int, float)):
+        raise HeedError(f"The results hold no number for {name}: it was not measured, or is not finite.")
+    return float(value)
 
 
 def write_results(run: Path, results: Mapping[str, Any]) -> None:

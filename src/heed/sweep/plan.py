@@ -16,7 +16,7 @@ from heed.launch.parts import build_part
 from heed.launch.plan import check_options
 from heed.options import AtLeast1, did_you_mean, format_value, validated
 from heed.sweep.space import UntriedSampler, ends, grid_values, read_space
-from heed.sweep.study import STUDY_FORMAT, StudyDirection, quiet
+from heed.sweep.study import STUDY_FORMAT, quiet
 
 OBJECTIVES = (
     "valid.bleu", "valid.chrf", "valid.loss", "tokens_per_second", "train_seconds", "decode_seconds.valid", "params"
@@ -34,7 +34,7 @@ GRID_SAMPLER = "optuna.samplers.BruteForceSampler"
 class SweepSettings:
     """The options of a search, described in conf/sweep/default.yaml."""
 
-    objective: str | Sequence[str]
+    objective: str
     n_trials: AtLeast1
     space: Mapping[str, Any] | None
     sampler: Mapping[str, Any]
@@ -45,32 +45,19 @@ class SweepSettings:
     trial: str | None
 
     def __post_init__(self) -> None:
-        names = self.objectives
-        if not names or len(set(names)) < len(names):
-            raise HeedError(f"sweep.objective={','.join(names)} must name one result, or several different ones.")
-        for name in names:
-            if name.startswith("test"):
-                raise HeedError(f"sweep.objective={name} would choose by the test set: optimise valid.bleu instead.")
-            if name not in OBJECTIVES:
-                close = did_you_mean(name, OBJECTIVES, "sweep.objective=")
-                raise HeedError(f"sweep.objective={name} is unknown{close}: choose from {', '.join(OBJECTIVES)}.")
+        name = self.objective
+        if name.startswith("test"):
+            raise HeedError(f"sweep.objective={name} would choose by the test set: optimise valid.bleu instead.")
+        if name not in OBJECTIVES:
+            close = did_you_mean(name, OBJECTIVES, "sweep.objective=")
+            raise HeedError(f"sweep.objective={name} is unknown{close}: choose from {', '.join(OBJECTIVES)}.")
         if self.confirm is not None and not re.fullmatch(r"[1-9]\d?x[1-9]\d?", self.confirm):
             raise HeedError(f"sweep.confirm={self.confirm} must be CONFIGURATIONSxSEEDS, such as 3x3, or null.")
-        if self.pruner and not (len(names) == 1 and names[0].startswith("valid.")):
-            are = "are several objectives, so" if len(names) > 1 else "is known only at the end of a run, so"
-            raise HeedError(f"sweep.objective={','.join(names)} {are} trials cannot be pruned: add sweep/pruner=none.")
-        if self.confirm and len(names) > 1:
-            raise HeedError("sweep.confirm needs one sweep.objective: several have no single winner. Set it to null.")
-
-    @property
-    def objectives(self) -> list[str]:
-        """The results to optimise."""
-        return [self.objective] if isinstance(self.objective, str) else list(self.objective)
-
-    @property
-    def directions(self) -> list[StudyDirection]:
-        """Whether to minimize or maximize each objective."""
-        return ["maximize" if name in MAXIMIZED else "minimize" for name in self.objectives]
+        if self.pruner and not name.startswith("valid."):
+            raise HeedError(
+                f"sweep.objective={name} is known only at the end of a run, so trials cannot be pruned: add "
+                "sweep/pruner=none."
+            )
 
 
 class Plan:
@@ -88,7 +75,7 @@ class Plan:
         self.settings = SweepSettings(**options)
         self.folder = Path(config.hydra.sweep.dir)
         self.name = self.folder.name
-        self.maximize = self.settings.directions[0] == "maximize"
+        self.maximize = self.settings.objective in MAXIMIZED
         best, _, seeds = (self.settings.confirm or "0x0").partition("x")
         self.count, first = int(best), int(config.seed) + 1  # the search itself uses the seed
         self.seeds = range(first, first + int(seeds))
@@ -112,7 +99,7 @@ class Plan:
         """The attributes of the study. A worker with other attributes cannot join it."""
         return {
             "format": STUDY_FORMAT,
-            "objectives": self.settings.objectives,
+            "objective": self.settings.objective,
             "space": self.space.to_plain(),
             "fixed": [word for word in self.fixed if not word.startswith(WORKER_OPTIONS)],
             "n_trials": len(self.points) if self.is_grid else self.settings.n_trials,

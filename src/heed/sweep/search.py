@@ -26,7 +26,7 @@ from heed.progress import print_line
 from heed.report.sweep import PAGE, TrialSummary, best_first, format_objective, study_lines, write_page
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.claim import is_locked
-from heed.runs.results import RESULTS, objective_values, read_results
+from heed.runs.results import RESULTS, objective_value, read_results
 from heed.sweep.plan import Plan
 from heed.sweep.space import draw
 from heed.sweep.study import SharedStudy, lock, open_storage, quiet, read_study
@@ -75,7 +75,7 @@ class StudyWorker:
         plan.folder.mkdir(parents=True, exist_ok=True)
         self.storage = open_storage(plan.folder, heartbeat=self.settings.heartbeat)
         self.study = SharedStudy.join(
-            self.storage, plan.name, plan.attributes, directions=self.settings.directions, pruner=plan.pruner
+            self.storage, plan.name, plan.attributes, maximize=plan.maximize, pruner=plan.pruner
         )
         self._printed = {*self._ends()}
 
@@ -124,8 +124,8 @@ class StudyWorker:
         """
         try:
             with optuna_heartbeats(trial._trial_id, self.storage):
-                values = self._launch(trial)
-            self.study.study.tell(trial, values, state=TrialState.PRUNED if values is None else TrialState.COMPLETE)
+                value = self._launch(trial)
+            self.study.study.tell(trial, value, state=TrialState.PRUNED if value is None else TrialState.COMPLETE)
         except UpdateFinishedTrialError:
             print_line(f"Trial {trial.number} sent no heartbeat for too long: another worker has taken it over.")
         except Exception as error:
@@ -137,8 +137,8 @@ class StudyWorker:
             raise
         return ""
 
-    def _launch(self, trial: Trial) -> list[float] | None:
-        """Train the run of a trial as a Hydra job, and return its objectives, or None if it was pruned."""
+    def _launch(self, trial: Trial) -> float | None:
+        """Train the run of a trial as a Hydra job, and return its objective, or None if it was pruned."""
 
         def report(step: int, value: float) -> bool:
             with quiet():  # Optuna ignores the steps that a continued trial repeats
@@ -151,7 +151,7 @@ class StudyWorker:
         if not results.exists():  # otherwise the earlier worker has written them
             overrides = [*trial.user_attrs["overrides"], "test=false"]
             self._train(trial.user_attrs["folder"], overrides, trial.number, report)
-        return objective_values(read_results(results), self.settings.objectives) if results.exists() else None
+        return objective_value(read_results(results), self.settings.objective) if results.exists() else None
 
     def _train(self, folder: str, overrides: Sequence[str], number: int, report: Report) -> None:
         """Train or resume the run of a trial as a Hydra job; raise what the job raises."""
@@ -192,8 +192,8 @@ class StudyWorker:
             if trial.state == "failed":
                 yield f"Trial {trial.folder} failed: {trial.reason or 'its workers died.'}"
             elif trial.state in ("complete", "pruned"):
-                scores = ", ".join(map(format_objective, trial.values))
-                yield f"Trial {trial.folder}: {trial.state}, {', '.join(self.settings.objectives)} {scores}"
+                score = format_objective(trial.score)
+                yield f"Trial {trial.folder}: {trial.state}, {self.settings.objective} {score}"
 
     def conclude(self) -> None:
         """Write the page and, unless another worker has, the verdict; raise a HeedError if no trial is complete."""

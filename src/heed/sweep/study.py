@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import optuna
 import yaml
@@ -21,9 +21,7 @@ from heed.errors import HeedError, first_line
 from heed.options import format_value
 from heed.report.sweep import StudySummary, TrialSummary, Verdict
 
-StudyDirection = Literal["maximize", "minimize"]
-
-STUDY_FORMAT = 4  # of the attributes of a study
+STUDY_FORMAT = 5  # of the attributes of a study
 STUDY_FILE = "study.db"  # SQLite database of the trials, in the folder of the study
 ATTRIBUTES = "heed"
 """The user attribute of a study that holds its description."""
@@ -107,12 +105,16 @@ class SharedStudy:
         name: str,
         attributes: Mapping[str, Any],
         *,
-        directions: Sequence[StudyDirection],
+        maximize: bool,
         pruner: optuna.pruners.BasePruner,
     ) -> "SharedStudy":
         """Create or join the study; raise a HeedError if attributes other than n_trials differ."""
         study = optuna.create_study(
-            storage=storage, study_name=name, directions=list(directions), pruner=pruner, load_if_exists=True
+            storage=storage,
+            study_name=name,
+            direction="maximize" if maximize else "minimize",
+            pruner=pruner,
+            load_if_exists=True,
         )
         existing = study.user_attrs.get(ATTRIBUTES, {})
         for key in (attributes.keys() if existing else set()) - {"n_trials"}:
@@ -219,7 +221,7 @@ def _summarize(attempts: Sequence[FrozenTrial]) -> TrialSummary:
     return TrialSummary(
         number=attempts[0].number,
         state="failed" if is_failed else last.state.name.lower(),  # type: ignore[arg-type]
-        values=tuple(map(float, last.values or ())) if last.state.is_finished() and not is_failed else (),
+        value=math.nan if last.value is None or is_failed or not last.state.is_finished() else last.value,
         params=last.params,
         curve=tuple((step, value) for step, value in sorted(curve.items()) if math.isfinite(value)),
         seconds=last.duration.total_seconds() if last.duration else None,
@@ -243,17 +245,16 @@ def read_study(folder: Path) -> StudySummary:
     try:
         name, attributes = _find_study(opened, folder)
         shared = SharedStudy(optuna.load_study(study_name=name, storage=opened), attributes)
-        study, trials = shared.study, shared.trials()
+        trials = shared.trials()
         searched = dict.fromkeys(key.partition(" if ")[0] for key in attributes["space"])
         drawn = [trial.params for trial in trials if trial.params]
         return StudySummary(
             name=name,
-            objectives=attributes["objectives"],
-            maximize=[direction.name == "MAXIMIZE" for direction in study.directions],
+            objective=attributes["objective"],
+            maximize=shared.study.direction.name == "MAXIMIZE",
             n_trials=shared.budget,
             trials=trials,
             parameters=[one for one in searched if len({str(params.get(one)) for params in drawn}) > 1],
-            front=[original_number(trial) for trial in study.best_trials] if len(study.directions) > 1 else [],
             is_searching=bool(shared.left()) or any(trial.state in ("running", "waiting") for trial in trials),
             confirmations=[trial for trial in shared.all_trials() if trial.confirms],
             verdict=shared.verdict(),

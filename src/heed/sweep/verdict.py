@@ -41,7 +41,7 @@ def write_verdict(
     repeated = [trial for trial in study.all_trials() if trial.confirms]
     complete = [trial for trial in repeated if trial.state == "complete"]
     groups = [(trial, [one for one in complete if one.repeats(trial.number)]) for trial in candidates]
-    ranked = [(fmean(one.values[0] for one in runs), trial, runs) for trial, runs in groups if runs]
+    ranked = [(fmean(one.value for one in runs), trial, runs) for trial, runs in groups if runs]
     ranked.sort(key=lambda group: group[0], reverse=plan.maximize)
     if not ranked:
         raise HeedError(f"Every run to confirm the best configurations failed: {repeated[0].reason}")
@@ -90,8 +90,8 @@ def _write_preset(plan: Plan, winner: TrialSummary, runs: Sequence[TrialSummary]
     If the user has written a preset of this name, the new one gets another name.
     """
     headline = (
-        f"trial {winner.number} of the study {plan.name}; {plan.settings.objectives[0]} "
-        f"{format_objective(winner.score)} there, {mean_and_sd([run.values[0] for run in runs])} over the seeds "
+        f"trial {winner.number} of the study {plan.name}; {plan.settings.objective} "
+        f"{format_objective(winner.score)} there, {mean_and_sd([run.value for run in runs])} over the seeds "
         f"{', '.join(str(run.confirms[1]) for run in runs if run.confirms)}."
     )
     ranges = [option for option in plan.space.options if option.range]

@@ -1,6 +1,5 @@
 """Experiment loggers, and the only module that imports wandb. ``metrics.csv`` is independent of them."""
 
-import json
 import os
 import secrets
 import shlex
@@ -16,7 +15,6 @@ from heed.errors import missing_package
 from heed.files import write_file
 from heed.progress import print_line
 from heed.runs.config import read_varied_overrides
-from heed.runs.table import format_table
 
 MAX_WANDB_NAME = 128
 """Characters that wandb allows in the name of a run or group."""
@@ -70,7 +68,7 @@ def wandb_logger(
 
 
 def tensorboard_logger(*, folder: Path, config: dict[str, Any]) -> Logger:
-    """Build the TensorBoard logger, which writes event files to the run folder.
+    """Build the TensorBoard logger, which writes event files with the metrics to the run folder.
 
     Raises:
         HeedError: if TensorBoard is not installed.
@@ -93,40 +91,30 @@ def csv_logger(*, folder: Path, config: dict[str, Any]) -> Logger:
 
 @rank_zero_only
 def log_images(loggers: Iterable[Logger], key: str, images: Mapping[str, Path], *, step: int) -> None:
-    """Log picture files as ``key/name`` to wandb and TensorBoard."""
+    """Log picture files as ``key/name`` to wandb."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             import wandb
 
             logger.log_metrics({f"{key}/{name}": wandb.Image(str(path)) for name, path in images.items()}, step=step)
-        elif isinstance(logger, TensorBoardLogger):
-            from matplotlib.image import imread
-
-            for name, path in images.items():
-                logger.experiment.add_image(f"{key}/{name}", imread(path)[..., :3], step, dataformats="HWC")
 
 
 @rank_zero_only
 def log_table(
     loggers: Iterable[Logger], key: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, step: int
 ) -> None:
-    """Log a table to wandb, and as Markdown text to TensorBoard."""
+    """Log a table to wandb."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.log_table(key, columns=list(columns), data=[list(row) for row in rows], step=step)
-        elif isinstance(logger, TensorBoardLogger):
-            lines = [columns, *([str(value) for value in row] for row in rows)]
-            logger.experiment.add_text(key, format_table(lines, "<" * len(columns), "markdown"), step)
 
 
 @rank_zero_only
 def log_results(loggers: Iterable[Logger], results: Mapping[str, Any]) -> None:
-    """Log the content of ``results.json`` to the summary of wandb, and as text to TensorBoard."""
+    """Log the content of ``results.json`` to the summary of wandb."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.experiment.summary["results"] = dict(results)
-        elif isinstance(logger, TensorBoardLogger):
-            logger.experiment.add_text("results", f"```\n{json.dumps(results, indent=2, ensure_ascii=False)}\n```")
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from heed.layers.attention_scores import HeadLinear
 from heed.models.seq2seq import DecoderHidden, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInterval
-from heed.progress import print_line
 from heed.run_format import RUN_FORMAT
 from heed.runs.checkpoints import FORMAT_KEY
 from heed.runs.folder import adopt_checkpoint, check_resumable
@@ -126,8 +125,6 @@ class TranslationModule(L.LightningModule):
         self.evaluator = Evaluator(model, tokenizer, dict(metrics or {}))
         self.guide = guide
         self.skipped = SkippedSteps(limit=options.max_skipped_steps)
-        self.restored_lr: float | None = None
-        """The learning rate of the last step before the checkpoint, if there is one."""
         self.training_began = False
         """Whether training has started, after restoring a checkpoint if there is one."""
         self.validation_scores: dict[str, float] = {}
@@ -182,14 +179,6 @@ class TranslationModule(L.LightningModule):
 
     def on_train_start(self) -> None:
         self.training_began = True
-        if (before := self.restored_lr) is not None:
-            peak, step = self.trainer.optimizers[0].param_groups[0]["initial_lr"], self.trainer.global_step
-            low, high = sorted([before, peak * self.lr_factor(step - 1)])
-            if high > 1.099 * low:
-                print_line(
-                    f"The learning rate goes on with {peak * self.lr_factor(step):.2g}, but the checkpoint ended with "
-                    f"{before:.2g}: optimizer.lr, the schedule or the end of the training has changed."
-                )
 
     def training_step(self, shard: StepShard, _: int) -> dict[str, Tensor]:
         """Take one optimizer step.
@@ -357,7 +346,5 @@ class TranslationModule(L.LightningModule):
         if not self.data.resume:
             adopt_checkpoint(checkpoint, is_mixture=self.data.corpus.train.is_mixture)
         groups = checkpoint["optimizer_states"][0]["param_groups"]
-        if checkpoint["global_step"]:  # a run may be interrupted before its first step
-            self.restored_lr = groups[0]["lr"]
         for saved, group in zip(groups, optimizer.param_groups, strict=True):
             saved.update({setting: value for setting, value in group.items() if setting != "params"})

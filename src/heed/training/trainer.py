@@ -112,7 +112,7 @@ def build_trainer(
         )
 
 
-def check_machine(options: Mapping[str, Any], cell: str | None = None) -> int:
+def check_machine(options: Mapping[str, Any], cell: str | None) -> int:
     """Return with how many processes a trainer with these options trains, and silence Lightning's notices.
 
     ``cell`` is that of an RNN.

@@ -16,12 +16,12 @@ from pydantic import TypeAdapter
 from heed.characters import normalized
 from heed.compat import usable_cores
 from heed.data.text.cleaning import DIGEST_LIMIT, EXAMPLES_PER_RULE, RULES, CleaningReport, DroppedPair, Rows, Rules
-from heed.data.text.source import Advance, Digests, Sentences, Source, pair_digests, set_digest
+from heed.data.text.source import Digests, Sentences, Source, pair_digests, set_digest
 from heed.data.text.workers import Workers
 from heed.errors import HeedError
 from heed.files import replacing, write_file
 from heed.options import AtLeast1, Positive, validated
-from heed.progress import progress_bar
+from heed.progress import Advance, progress_bar
 
 Result = TypeVar("Result")
 

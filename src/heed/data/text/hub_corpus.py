@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from heed.compat import dataset_digest
 from heed.data.text.corpus import Corpus, CorpusOptions, EvaluationSet, Text
 from heed.data.text.formats.sources import FileSource, one_line, read_text
-from heed.data.text.source import BLOCK, Advance, Sentences, Source
+from heed.data.text.source import BLOCK, Sentences, Source
 from heed.errors import HeedError
 from heed.files import expand_home
 from heed.languages import Direction, find_language, is_same_language
 from heed.options import validated
-from heed.progress import announced, reports_on_terminal
+from heed.progress import Advance, announced, reports_on_terminal
 
 if TYPE_CHECKING:
     from datasets import Dataset

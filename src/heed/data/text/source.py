@@ -11,11 +11,9 @@ import numpy.typing as npt
 
 from heed.characters import normalized
 from heed.errors import HeedError
-from heed.progress import progress_bar
+from heed.progress import Advance, progress_bar
 
 BLOCK = 20_000  # sentence pairs held as Python strings at a time: a few MB
-Advance = Callable[[int], None]
-"""Reports progress. It is called with the number of bytes read since the last call."""
 
 
 class Source(Protocol):

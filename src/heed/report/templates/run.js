@@ -133,9 +133,16 @@ if (data.maps.length) {
 
 showHeads(data.heads);
 
-/* ---- a page that is followed */
+/* ---- the page of a run that trains */
 
-const written = new Date($("written").dateTime.replace(" ", "T"));
-if ($("age") && Date.now() - written > 3600e3)
-  $("age").textContent = `That is ${Math.round((Date.now() - written) / 3600e3)} hours ago: the run may have ended. “heed report RUN” finds out.`;
-
+if ($("age")) {
+  const written = new Date($("written").dateTime.replace(" ", "T"));
+  if (Date.now() - written > 3600e3)
+    $("age").textContent = `That is ${Math.round((Date.now() - written) / 3600e3)} hours ago: the run may have ended. “heed report RUN” finds out.`;
+  const idle = 60e3;  // ms without input after which the page loads itself again
+  let touched = Date.now();
+  for (const event of ["pointermove", "pointerdown", "keydown", "wheel"]) addEventListener(event, () => { touched = Date.now(); });
+  setInterval(() => {
+    if (!document.hidden && getSelection().isCollapsed && Date.now() - touched > idle) location.reload();
+  }, 1000);
+}

@@ -27,8 +27,8 @@ from heed.training.module import TranslationModule
 from heed.training.muon import Muon
 from heed.training.schedules import planned_steps
 
-SAMPLED_PAIRS = 4_000
-"""Training pairs that are examined before the first step, in about a second."""
+SAMPLED_PAIRS, SAMPLED_PARTS = 4_000, 4
+"""Training pairs that are examined before the first step, in about a second, and the parts of a text they come from."""
 
 
 class Diagnosis(Callback):
@@ -169,16 +169,16 @@ def usual_lr(optimizer: Optimizer) -> float | None:
     return 1e-3 if "betas" in optimizer.defaults else None
 
 
-def sample_text(corpus: Corpus, direction: Direction, parts: int = 4) -> Sides:
+def sample_text(corpus: Corpus, direction: Direction) -> Sides:
     """Return consecutive training pairs of a direction, from several parts of its texts."""
     src: list[str] = []
     tgt: list[str] = []
     texts = [text for text in corpus.train.directed if text.direction == direction]
     for text in texts:
-        blocks, size = text.clean.blocks, SAMPLED_PAIRS // (parts * len(texts))
-        for part in range(parts):
-            block = text.read(blocks[len(blocks) * part // parts])
-            first, stop = (len(block) * edge // parts for edge in (part, part + 1))
+        blocks, size = text.clean.blocks, SAMPLED_PAIRS // (SAMPLED_PARTS * len(texts))
+        for part in range(SAMPLED_PARTS):
+            block = text.read(blocks[len(blocks) * part // SAMPLED_PARTS])
+            first, stop = (len(block) * edge // SAMPLED_PARTS for edge in (part, part + 1))
             src += block.src[first : min(stop, first + size)]
             tgt += block.tgt[first : min(stop, first + size)]
     return Sides(src, tgt)

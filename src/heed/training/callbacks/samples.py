@@ -32,7 +32,7 @@ MAX_FRAMES = 12
 class SampleTranslations(Callback):
     """Logs source, reference and translation of some validation sentences at every validation.
 
-    ``sentences`` says about how many, evenly spaced in each validation set; 0: none. The loggers get a table. In the
+    ``sentences`` says about how many, evenly spaced in each validation set; 0: none. wandb gets a table. In the
     run folder, ``samples.jsonl`` has a line for each validation and validation set.
     """
 

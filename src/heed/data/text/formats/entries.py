@@ -17,9 +17,10 @@ from heed.data.text.formats.records import (
     read_tsv,
 )
 from heed.data.text.formats.sources import Fields, FileSource, read_text
-from heed.data.text.source import Advance, Sentences
+from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from heed.files import expand_home
+from heed.progress import Advance
 
 FileEntry = str | Sequence[str]
 """A pair of text files [source, target], or one file with both sides; names may be patterns ("*.tsv.gz")."""

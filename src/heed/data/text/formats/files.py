@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from heed.data.text.source import Advance
 from heed.errors import HeedError, first_line
+from heed.progress import Advance
 
 COMPRESSIONS = {
     "gzip": rb"\x1f\x8b\x08",

@@ -13,10 +13,10 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from heed.data.text.formats.files import arrays_of_objects, read_bytes, read_lines
 from heed.data.text.formats.sources import FileSource
-from heed.data.text.source import BLOCK, Advance, Sentences
+from heed.data.text.source import BLOCK, Sentences
 from heed.errors import HeedError, first_line
 from heed.languages import find_language, named_language
-from heed.progress import print_line
+from heed.progress import Advance, print_line
 
 DEFAULT_NAMES = ("src", "tgt")
 """Defaults of data.src_field and data.tgt_field, see conf/data/files.yaml."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heed.data.text.formats.files import find_compression, read_lines
-from heed.data.text.source import BLOCK, Advance, Sentences
+from heed.data.text.source import BLOCK, Sentences
 from heed.errors import HeedError
+from heed.progress import Advance
 
 Record = TypeVar("Record")
 
