@@ -22,7 +22,7 @@ from heed.runs.config import read_config
 FAST = ["debug=smoke", "trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2", "schedule.warmup_steps=1",
         "tokenizer.vocab_size=auto", "search.max_length_factor=0.5", "logger=none"]  # fmt: skip
 FEW = ["data.train=60", "data.valid=6", "data.test=6", "data.long=2"]
-OTHERS = {"uv", "git", "cd", "source", "pip", "echo", "cut", "tail", "hf", "wandb"}
+OTHERS = {"uv", "ssh", "git", "cd", "source", "pip", "echo", "cut", "tail", "hf", "wandb"}
 """Programs that are not ours."""
 
 
