@@ -56,7 +56,7 @@ class Search(ABC):
     max_length_factor: LengthFactor
     max_length_extra: LengthExtra
     no_repeat_ngram_size: AtLeast0 = 0
-    """No sequence of so many pieces occurs twice in a translation; 0: any may."""
+    """No sequence of this many pieces is repeated in a translation; 0: no limit."""
     utility: str | None = field(default=None, init=False)
     """The metric that the search maximizes, for minimum Bayes risk decoding: scores by this metric are biased."""
 
@@ -184,7 +184,7 @@ def _cut(tokens: list[int], log_probs: list[float], limit: int) -> Hypothesis:
 
 
 def differences(sums: Sequence[float]) -> list[float]:
-    """Return the numbers of which these are the sums, each up to its place."""
+    """Return the terms of a sequence of cumulative sums."""
     return [after - before for before, after in pairwise([0.0, *sums])]
 
 

@@ -29,7 +29,7 @@ PART = re.compile(rf"{CASEFOLDED_WORD.pattern}|\S")
 
 @dataclass(frozen=True)
 class Term:
-    """Words of a source, and the translations of which one must occur.
+    """Source words, and their translations: one of them must occur.
 
     A source in lower case is found in any case, another one as it is written. A target in lower case may also begin
     with a capital.

@@ -58,7 +58,7 @@ class SearchOptions(TypedDict, total=False):
     utility: Literal["chrf", "bleu"] | None
     """Similarity for minimum Bayes risk decoding."""
     no_repeat_ngram_size: int | None
-    """No sequence of so many subwords occurs twice in a translation; 0: any may."""
+    """No sequence of this many subwords is repeated in a translation; 0: no limit."""
 
 
 class TranslateOptions(SearchOptions, total=False):

@@ -27,7 +27,7 @@ UNREAD = {"xz -d": rb"\xfd7zXZ\x00", "unzip": rb"PK\x03\x04"}
 """The first bytes of other compressed files, by the command that decompresses them."""
 FORMATS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """For each format how it starts, and why it is not read in a pair: see ``files.toml``."""
-START = 2**16  # bytes by which a format is told
+START = 2**16  # bytes that tell the format
 ROWS = 100  # lines that are read as rows of a table
 SURE_ROWS = 10  # rows from which one side of a pair is taken for a table, because sentences too may have tabs
 
