@@ -47,17 +47,25 @@ def begins_with(pieces: Sequence[int], text: bytes) -> bool:
 
 
 def repeats(pieces: Sequence[int], size: int) -> bool:
-    words = [piece for piece in pieces if piece != EOS]
-    grams = [tuple(words[place : place + size]) for place in range(len(words) - size + 1)]
-    return len(set(grams)) < len(grams)
+    """Whether the last n-gram of ``pieces`` is there before."""
+    last = len(pieces) - size
+    return any(pieces[place : place + size] == pieces[last:] for place in range(last))
 
 
 def possible(text: bytes, ngram: int) -> list[list[int]]:
-    """All sequences up to the limit that begin with a text and repeat no n-gram; finished ones end with EOS."""
+    """All sequences up to the limit that begin with a text; finished ones end with EOS.
+
+    They repeat an n-gram only where the text leaves no other piece.
+    """
     words = [1, *range(4, VOCAB)]
     every = [[*ids, EOS] for length in range(LIMIT) for ids in product(words, repeat=length)]
     every += [list(ids) for ids in product(words, repeat=LIMIT)]
-    return [ids for ids in every if begins_with(ids, text) and not (ngram and repeats(ids, ngram))]
+    every = [ids for ids in every if begins_with(ids, text)]
+    for length in range(ngram + 1, LIMIT + 1) if ngram else ():
+        repeating = [ids for ids in every if len(ids) >= length and repeats(ids[:length], ngram)]
+        begun = {tuple(ids[: length - 1]) for ids in every if len(ids) >= length and ids not in repeating}
+        every = [ids for ids in every if ids not in repeating or tuple(ids[: length - 1]) not in begun]
+    return every
 
 
 def ranked(model: TableModel, source: list[int], sequences: list[list[int]]) -> list[Hypothesis]:
