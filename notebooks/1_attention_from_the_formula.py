@@ -380,7 +380,7 @@ assert math.isclose(ours["general"].softmax(-1).sum().item(), 5, rel_tol=1e-5)
 # absolute values of v.
 # </details>
 #
-# Next: `2_rnn_and_transformer.py` trains a model of each family. With `heed exercise list` you write such blocks
+# Next: `2_rnn_and_transformer.py` trains a model of each family. With `heed-exercise list` you write such blocks
 # yourself, and heed checks them.
 
 # %%

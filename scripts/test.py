@@ -178,7 +178,7 @@ def try_wheel(dependencies: str = "") -> int:
             ([heed, "train", "debug=smoke", "logger=none", *two], ""),
             ([heed, "train", "--config-dir", "my_conf", "experiment=mine", "--cfg", "job"], "\nseed: 7\n"),
             ([heed, "translate", "--model", "runs/smoke"], ""),
-            ([heed, "exercise", "start"], "brevity_penalty.py: write the body"),
+            ([str(programs / "heed-exercise"), "start"], "brevity_penalty.py: write the body"),
             ([python, "-c", f"import heed; print(heed.load('runs/smoke').translate(['{sentence}'], beam=5))"], "["),
         ):
             print("+", *command, flush=True)

@@ -77,11 +77,15 @@ def test_every_package_that_setup_installs_is_pinned_and_no_other() -> None:
 def test_every_imported_package_is_declared() -> None:
     declared = {canonicalize_name(requirement.name) for requirement in requirements(PROJECT["name"], EXTRAS)}
     distributions = packages_distributions()
-    for path in (ROOT / "src" / "heed").rglob("*.py"):
+    for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            for name in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"heed", "IPython"}:
+            for name in (
+                {name.partition(".")[0] for name in names}
+                - sys.stdlib_module_names
+                - {"heed", "heed_exercises", "IPython"}
+            ):
                 # IPython only runs heed. hydra_plugins, for example, has no distribution of its own.
                 found = {canonicalize_name(one) for one in distributions.get(name, [name])}
                 assert found & declared, f"{path.relative_to(ROOT)} imports {name}: declare it in pyproject.toml"

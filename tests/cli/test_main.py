@@ -14,7 +14,6 @@ import pytest
 import heed
 from heed.cli import COMMANDS, main
 from heed.cli.interventions import choose_contrasts
-from heed.exercises import EXERCISES
 from tests import forkserver
 from tests.cli.models import LINES, SEARCH, TinyModel, save_model
 from tests.finished import FinishedRun
@@ -124,7 +123,6 @@ def test_a_closed_pipe_is_no_error(run: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "files"),
     [
-        ("exercise start --dir {folder}/out", len(EXERCISES)),
         ("synthesize --model {run} --src {folder}/a --reverse-model {run} --tgt {folder}/a --out {folder}/out", 3),
         ("align {run} --src {folder}/a --tgt {folder}/a --npz {folder}/out/maps.npz", 1),
         ("align {run} --src {folder}/a --tgt {folder}/a", 0),

@@ -17,6 +17,7 @@ from heed.cli import main as heed
 from heed.launch.compose import Command
 from heed.launch.plan import check_options
 from heed.runs.config import read_config
+from heed_exercises.__main__ import build_parser as exercise_parser
 
 # Smaller than debug=smoke, because these commands differ only in the data they read.
 FAST = ["debug=smoke", "trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2", "schedule.warmup_steps=1",
@@ -120,6 +121,8 @@ def test_other_commands_exist(words: list[str]) -> None:
         assert find_spec(arguments[1])
     elif program == "python":
         assert (ROOT / arguments[0]).exists()
+    elif program == "heed-exercise":
+        exercise_parser().parse_args(arguments)
     else:
         assert program in OTHERS or program.startswith("pytest")
 

@@ -12,9 +12,9 @@ from docs.pages import ROOT
 from experiments.claims import CLAIMS
 
 import heed
-from heed.exercises import EXERCISES
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
+from heed_exercises import EXERCISES
 from tests.tokenizers import train_tokenizer
 
 COURSE = ROOT / "docs" / "course"

@@ -13,8 +13,6 @@ from heed import functional, kernels
 from heed.decoding import BeamSearch
 from heed.decoding.beam import Beams
 from heed.evaluation.scores import sacrebleu_metrics
-from heed.exercises import EXERCISES, check
-from heed.exercises.exercise import Decoder
 from heed.functional.recurrence import lstm
 from heed.layers.attention import KeyValue, MultiHeadAttention
 from heed.layers.attention_scores import AdditiveScore, GeneralScore, ScoreOptions
@@ -24,6 +22,8 @@ from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import DecoderHidden
 from heed.symbols import BOS, PAD
 from heed.training.schedules import InverseSquareRoot
+from heed_exercises import EXERCISES, check
+from heed_exercises.exercise import Decoder
 
 
 def set_weight(module: nn.Module, weight: Tensor) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from heed.errors import HeedError
-from heed.exercises import EXERCISES, CheckError, check
+from heed_exercises import EXERCISES, CheckError, check
 
 MISTAKES = {
     f"{exercise.name}-{number}": (exercise.name, mistake)

@@ -28,6 +28,9 @@ SHRINK_SECONDS = 100.0
 RECORD = ROOT / "runs" / "soak" / "lives.jsonl"
 """A record of each tried case; git ignores it."""
 
+RESUMED = ("ema", "early_stopping", "average_best", "mixture", "epochs")
+"""Features with a state of their own in a checkpoint: half of the cases have one, since every case kills a training."""
+
 Pair = tuple[str, str]
 
 
@@ -64,6 +67,9 @@ def draw_case(rng: random.Random, counts: Counter[Pair]) -> Case:
         fewest = min(tried.values())
         chosen.append(rng.choice([name for name in names if tried[name] == fewest]))
 
+    resumed = rng.choice(RESUMED)
+    if rng.random() < 0.5 and all(may_meet(resumed, other) for other in features):
+        features.append(resumed)
     while len(features) < wanted:
         free = [name for name in FEATURES if name not in features and all(may_meet(name, other) for other in features)]
         add(features, rng.sample(free, min(8, len(free))))  # from a few, or every case would have the same rare ones

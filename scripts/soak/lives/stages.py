@@ -62,7 +62,8 @@ def kill(life: Life) -> None:
         life.own_caches.add(at)  # killed while it is built
     for number in range(rng.randint(1, 3) + 1):
         last = number > 0 and rng.random() < 0.3
-        event = None if last else rng.randint(1, max(2, life.events))
+        # Half of the kills come when there is something to resume: checkpoints are written in the second half.
+        event = None if last else rng.randint(rng.choice([1, life.events // 2 + 1]), max(2, life.events))
         started = _has_checkpoint(life.folder / at)
         done = life.train(*(["resume=true"] if started else []), at=at, kill=event)
         if done.status == 0 or any((life.folder / at / RUN).glob("*/results.json")):

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +21,20 @@ COMMANDS: dict[str, Any] = {name: section for name, section in ARGUMENTS.items()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command of heed; return its exit status, see `execute`."""
+    return execute("heed", argv, _run)
+
+
+def _run(words: Sequence[str]) -> None:
+    _check_command(words)
+    args = build_parser().parse_args(words)
+    _check_working_directory()
+    with command_line_arguments():
+        args.run(args)
+
+
+def execute(program: str, argv: Sequence[str] | None, run: Callable[[Sequence[str]], None]) -> int:
+    """Run a program.
 
     Errors that the user can correct are printed as one sentence on stderr: a `HeedError`, an `OSError` of any file, and
     lack of memory. Other exceptions are bugs and are raised.
@@ -30,20 +43,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; None for those of the process.
 
     Returns:
-        The exit status: 0; 1 if `heed exercise check` finds that not all exercises pass; 2 after an error that the user
-        can correct; 130 after Ctrl-C.
+        The exit status: 0, or that of a SystemExit; 2 after an error that the user can correct; 130 after Ctrl-C.
     """
     try:
         if sys.stdout is None:
             raise HeedError("Standard output is closed: give a file or a pipe to write to (> FILE).")
         print_any_character()
-        words = sys.argv[1:] if argv is None else list(argv)
-        _check_command(words)
         try:
-            args = build_parser().parse_args(words)
-            _check_working_directory()
-            with command_line_arguments():
-                args.run(args)
+            run(sys.argv[1:] if argv is None else list(argv))
         except SystemExit as exit_:
             # argparse and training exit with an error status, and argparse with 0 after --help, whose output is flushed
             # below.
@@ -63,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         discard_output()
         if sys.stderr is not None:  # None if it is closed
-            print(f"heed: {message}", file=sys.stderr)
+            print(f"{program}: {message}", file=sys.stderr)
         return 2
     return 0
 

@@ -4,7 +4,7 @@
 student's file is the solution without its body. `check` compares any implementation with the solution on random inputs.
 """
 
-from heed.exercises.check import CheckError, Result, check, check_file, start
-from heed.exercises.exercise import EXERCISES, find
+from heed_exercises.check import CheckError, Result, check, check_file, start
+from heed_exercises.exercise import EXERCISES, find
 
 __all__ = ["EXERCISES", "CheckError", "Result", "check", "check_file", "find", "start"]

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from heed.errors import HeedError, first_line
-from heed.exercises.exercise import Exercise, find, load
 from heed.files import writing
+from heed_exercises.exercise import Exercise, find, load
 
 TOLERANCES = {torch.float32: (1e-4, 1e-5), torch.float64: (1e-7, 1e-9)}
 """Relative and absolute tolerance in torch's default dtype, in which inputs are drawn."""
@@ -132,7 +132,7 @@ class Result:
 
 
 def dir_option(folder: Path) -> str:
-    """Return the option of ``heed exercise`` that names a folder, after a space; "" for the default folder."""
+    """Return the option of ``heed-exercise`` that names a folder, after a space; "" for the default folder."""
     return "" if folder == FOLDER else f" --dir {shlex.quote(str(folder))}"
 
 
@@ -159,7 +159,7 @@ def check_file(name: str, folder: Path, *, seed: int | None = None) -> Result:
     path = folder / f"{name}.py"
     if not path.exists():
         return Result(
-            name, "not started", f"{path} does not exist: run `heed exercise start {name}{dir_option(folder)}`."
+            name, "not started", f"{path} does not exist: run `heed-exercise start {name}{dir_option(folder)}`."
         )
     try:
         with redirect_stdout(sys.stderr):

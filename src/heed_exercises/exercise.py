@@ -52,7 +52,7 @@ class Exercise:
         lines = self.read("solution.py").splitlines()
         functions = (node for node in ast.parse(self.read("solution.py")).body if isinstance(node, ast.FunctionDef))
         body = next(node.body for node in functions if node.name == self.name)
-        gap = f"    raise NotImplementedError  # write the body, then run: heed exercise check {self.name}"
+        gap = f"    raise NotImplementedError  # write the body, then run: heed-exercise check {self.name}"
         lines[body[0].end_lineno : body[-1].end_lineno] = [gap]
         return "\n".join([*lines, ""])
 
@@ -91,7 +91,7 @@ def find(name: str) -> Exercise:
     """Return the exercise with this name, or raise a HeedError."""
     if name not in EXERCISES:
         close = did_you_mean(name, EXERCISES)
-        raise HeedError(f"There is no exercise {name!r}{close}: `heed exercise list` lists all.")
+        raise HeedError(f"There is no exercise {name!r}{close}: `heed-exercise list` lists all.")
     return EXERCISES[name]
 
 
