@@ -3,6 +3,8 @@
 import re
 import tomllib
 import unicodedata
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -43,3 +45,15 @@ def find_invisible(line: str) -> list[str]:
 def has_no_break_space(line: str) -> bool:
     """Return whether a no-break space is between two letters. Next to digits and punctuation it is typography."""
     return _PATTERNS["no_break_space"].search(line) is not None
+
+
+def scripts(lines: Iterable[str]) -> set[str]:
+    """Return the scripts of all letters. Compatibility forms such as º and Ａ have the script of their letter."""
+    letters = unicodedata.normalize("NFKC", "".join(set().union(*lines)))
+    return {script(letter) for letter in letters if letter.isalpha()}
+
+
+@cache
+def script(letter: str) -> str:
+    """Return the script of a letter: the first word of its Unicode name (LATIN SMALL LETTER A)."""
+    return unicodedata.name(letter, "unnamed").split()[0]

@@ -15,8 +15,7 @@ import pytest
 from heed.errors import HeedError
 from heed.report.curves import BUCKETS
 from heed.report.run_page import render_report, write_report
-from heed.runs.claim import locked
-from heed.runs.folder import write_failure
+from heed.runs.folder import locked, write_failure
 from tests.finished import FinishedRun
 from tests.report.html import Page
 from tests.report.runs import SENTENCES, make_run, results

@@ -10,8 +10,7 @@ import pytest
 from filelock import FileLock
 
 from heed.errors import HeedError
-from heed.runs.claim import LOCK, create, creation_order, find_state, is_locked, locked
-from heed.runs.folder import RunFolder, write_failure
+from heed.runs.folder import LOCK, RunFolder, create, creation_order, find_state, is_locked, locked, write_failure
 
 NOW = "2026-11-23_12-00-00"
 FORK = multiprocessing.get_context("fork")

@@ -14,9 +14,15 @@ from heed.launch.plan import settle_precision
 from heed.options import with_options
 from heed.run_format import RUN_FORMAT
 from heed.runs.checkpoints import FORMAT_KEY
-from heed.runs.claim import create
 from heed.runs.config import read_config, write_config
-from heed.runs.folder import RunFolder, adopt_checkpoint, check_resumable, newest_unfinished, starting_checkpoint
+from heed.runs.folder import (
+    RunFolder,
+    adopt_checkpoint,
+    check_resumable,
+    create,
+    newest_unfinished,
+    starting_checkpoint,
+)
 from tests.finished import FinishedRun
 
 NOW = "2026-11-23_12-00-00"

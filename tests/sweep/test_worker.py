@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
 from heed.errors import HeedError
-from heed.runs.claim import locked
+from heed.runs.folder import locked
 from heed.sweep import search
 from heed.sweep.plan import GRID_SAMPLER, Plan, SweepSettings
 from heed.sweep.search import StudyWorker

@@ -10,11 +10,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from heed.characters import normalized
+from heed.characters import normalized, script
 from heed.errors import HeedError, argument, first_line, require
 from heed.evaluation.comet import comet
 from heed.evaluation.scores import SPACELESS_REASON, Metric, MetricScore, SystemOutput, bleu, bleu_of_tokens, chrf, ter
-from heed.evaluation.symptoms import script
 from heed.languages import base_language, lower
 from heed.options import did_you_mean
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from heed.characters import find_invisible, has_no_break_space, normalized
-from heed.evaluation.symptoms import scripts
+from heed.characters import find_invisible, has_no_break_space, normalized, scripts
 from heed.evaluation.words import casefolded_words
 
 Matrix = npt.NDArray[np.floating[Any]]

@@ -11,8 +11,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from heed.characters import script
 from heed.errors import HeedError, missing_package
-from heed.evaluation.symptoms import script
 from heed.languages import DOTLESS_I, base_language, lower
 from heed.progress import announced
 

@@ -2,12 +2,10 @@
 
 import re
 import tomllib
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heed.characters import normalized
+from heed.characters import normalized, scripts
 
 REPEATED_WORDS = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?: \1){2}(?!\S)")
 """The same one to four words three times in a row."""
@@ -54,15 +52,3 @@ def translation_symptoms(source: str, translation: str, *, finished: bool, best_
 def has_repeats(line: str) -> bool:
     """Return whether a phrase or a group of letters is repeated, as by a model in a loop."""
     return bool(REPEATED_WORDS.search(line) or REPEATED_LETTERS.search(line))
-
-
-def scripts(lines: Iterable[str]) -> set[str]:
-    """Return the scripts of all letters. Compatibility forms such as º and Ａ have the script of their letter."""
-    letters = unicodedata.normalize("NFKC", "".join(set().union(*lines)))
-    return {script(letter) for letter in letters if letter.isalpha()}
-
-
-@cache
-def script(letter: str) -> str:
-    """Return the script of a letter: the first word of its Unicode name (LATIN SMALL LETTER A)."""
-    return unicodedata.name(letter, "unnamed").split()[0]

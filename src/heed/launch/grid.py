@@ -26,9 +26,8 @@ from heed.options import with_options
 from heed.progress import print_line
 from heed.report.grid import print_grid, write_table
 from heed.runs.checkpoints import latest_checkpoint
-from heed.runs.claim import create, creation_order
 from heed.runs.config import CONFIG_LIMIT, GRID_FILE
-from heed.runs.folder import write_failure
+from heed.runs.folder import create, creation_order, write_failure
 from heed.runs.results import RESULTS
 from heed.training.callbacks.stopping import end_other_processes
 

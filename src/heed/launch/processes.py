@@ -26,8 +26,7 @@ from heed.launch.compose import Command, quote
 from heed.progress import is_first_process, print_line
 from heed.run_format import RunFormatError
 from heed.runs.checkpoints import latest_checkpoint
-from heed.runs.claim import create, locked, remove_empty, remove_if_empty
-from heed.runs.folder import check_available, newest_unfinished
+from heed.runs.folder import check_available, create, locked, newest_unfinished, remove_empty, remove_if_empty
 from heed.training.callbacks.stopping import end_other_processes
 from heed.training.nonfinite import DivergedError
 

@@ -17,8 +17,8 @@ from heed.plot.attention_map import most_informative_head, piece_label
 from heed.report.curves import CsvRows, explained_damage, head_charts, read_clock, read_curve, thin
 from heed.report.pages import render_template
 from heed.runs.checkpoints import METRICS_FILE, checkpoint_step, latest_checkpoint
-from heed.runs.claim import find_state
 from heed.runs.config import find_config, read_overrides
+from heed.runs.folder import find_state
 from heed.runs.records import ARRAYS, ATTENTION, DIAGNOSES, PIECES, SAMPLES, SPEED, read_csv, read_json_lines
 from heed.runs.results import FACTS_FILE, RESULTS, read_results, scores_by_split
 

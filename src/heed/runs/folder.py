@@ -1,22 +1,126 @@
-"""The folder of a run, ``runs/NAME/TIME``: find the run to resume, check its checkpoint, and write its files."""
+"""The folder of a run, ``runs/NAME/TIME``: create, lock and find it, check what it holds, and write its files.
 
-from collections.abc import Mapping, Sequence
+No two runs ever write to the same folder.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from traceback import format_exception
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from torch import Tensor
-
-from heed.data.text.source import Sentences
 from heed.errors import HeedError
-from heed.files import write_file
-from heed.inference.model_folder import check_architecture
+from heed.files import write_file, writing
 from heed.progress import is_first_process
 from heed.run_format import check_run_format
-from heed.runs.checkpoints import CHECKPOINTS, FORMAT_KEY, latest_checkpoint
-from heed.runs.claim import FAILURE, creation_order
-from heed.runs.config import RUN_CONFIG, changed_options, find_config, read_config, write_config
-from heed.runs.results import RESULTS
+from heed.runs.checkpoints import CHECKPOINTS, FORMAT_KEY, METRICS_FILE, latest_checkpoint
+from heed.runs.config import HYDRA_FOLDER, RUN_CONFIG, changed_options, find_config, read_config, write_config
+from heed.runs.results import FACTS_FILE, PRUNED, RESULTS
+
+if TYPE_CHECKING:  # `heed runs` answers before torch is imported
+    from torch import Tensor
+
+    from heed.data.text.source import Sentences
+
+LOCK = ".lock"
+"""A file in the run folder that is locked while a process trains there. The lock ends with the process."""
+FAILURE = "failure.txt"
+"""Written to the folder of a run that failed: the reason in the first line, then the traceback."""
+
+RunState = Literal["finished", "pruned", "running", "failed", "interrupted"]
+
+
+def create(parent: Path, now: str | None = None) -> Path:
+    """Create a new folder in ``parent``, named after the time (``YYYY-MM-DD_hh-mm-ss``), with a suffix if it exists.
+
+    `creation_order` sorts these folders. If the clock was set back, the name is the newest folder's name with the next
+    suffix.
+    """
+    now = now or f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    with writing(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            time, number = max((creation_order(path) for path in parent.iterdir()), default=("", 0))
+            name = now if now > time else f"{time}-{number + 1}"
+            try:
+                (parent / name).mkdir()
+            except FileExistsError:  # another process has created it
+                continue
+            return parent / name
+
+
+def creation_order(folder: Path) -> tuple[str, int]:
+    """Return a sort key of folders made by `create`; folders with other names sort first."""
+    match = re.fullmatch(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:-(\d+))?", folder.name)
+    return (match[1], int(match[2] or 1)) if match else ("", 0)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the run folder's lock within the block; raise a HeedError if another process holds it."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(folder / LOCK, timeout=1).acquire()  # `is_locked` may hold it for a moment
+    except Timeout as error:
+        raise HeedError(
+            f"{folder} is in use by another training process: wait until it ends, stop it, or name another run with "
+            "name=NAME or folder=DIR."
+        ) from error
+    with lock:
+        yield
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process of this machine trains in a folder."""
+    from filelock import FileLock, Timeout
+
+    try:
+        if (folder / LOCK).exists():
+            FileLock(folder / LOCK, blocking=False).acquire().lock.release()
+    except OSError as error:  # another process holds the lock, or the folder may only be read
+        return isinstance(error, Timeout)
+    return False
+
+
+def find_state(run: Path, *, is_running: bool | None = None) -> tuple[RunState, str]:
+    """Return the state of a run, or of a copy of its folder, and why it failed.
+
+    ``is_running`` says whether a process trains there; None: find out.
+    """
+    if (run / RESULTS).is_file():
+        return "finished", ""
+    if (run / PRUNED).is_file():
+        return "pruned", ""
+    if is_locked(run) if is_running is None else is_running:
+        return "running", ""
+    if (run / FAILURE).is_file():
+        return "failed", (run / FAILURE).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+    return "interrupted", ""
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
+    if not (folder / METRICS_FILE).exists():
+        hydra = [f"{HYDRA_FOLDER}/{name}.yaml" for name in ("config", "hydra", "overrides")]
+        for file in (RUN_CONFIG, FACTS_FILE, "wandb/id", LOCK, *hydra):
+            with suppress(PermissionError):  # on Windows, releasing the lock removes it
+                (folder / file).unlink(missing_ok=True)
+    for path in (folder / "wandb", folder / HYDRA_FOLDER, folder):
+        remove_empty(path)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove an empty folder."""
+    with suppress(OSError):  # not empty
+        folder.rmdir()
+
+
+# ---- files
 
 
 class RunFolder:
@@ -40,7 +144,7 @@ class RunFolder:
             (self.path / FAILURE).unlink(missing_ok=True)  # of the process that is resumed
         return checkpoint
 
-    def write_translations(self, split: str, text: Sentences, translations: list[str]) -> None:
+    def write_translations(self, split: str, text: "Sentences", translations: list[str]) -> None:
         """Write ``translations/<split>.{src,ref,hyp}``, one sentence per line, and annotations to ``.meta.jsonl``."""
         folder = self.path / "translations"
         folder.mkdir(exist_ok=True)
@@ -142,7 +246,7 @@ def check_resumable(
     checkpoint: Mapping[str, Any],
     path: Path,
     *,
-    weights: Mapping[str, Tensor],
+    weights: "Mapping[str, Tensor]",
     tokenizer: str,
     optimizer: str,
     progress: Mapping[str, Any],
@@ -155,6 +259,8 @@ def check_resumable(
     Raises:
         HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer, or no training progress.
     """
+    from heed.inference.model_folder import check_architecture
+
     check_run_format(checkpoint.get(FORMAT_KEY), path)
     check_architecture(checkpoint["state_dict"], weights, path)
     if checkpoint["tokenizer"] != tokenizer:

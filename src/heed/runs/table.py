@@ -13,8 +13,8 @@ from typing import Any
 from heed.errors import HeedError
 from heed.run_format import RunFormatError
 from heed.runs.checkpoints import METRICS_FILE
-from heed.runs.claim import FAILURE, find_state
 from heed.runs.config import GRID_FILE, HYDRA_FOLDER, RUN_CONFIG, read_overrides
+from heed.runs.folder import FAILURE, find_state
 from heed.runs.records import read_csv
 from heed.runs.results import RESULTS, direction_of, read_results, read_split
 

@@ -25,7 +25,7 @@ from heed.launch.processes import detect_launch
 from heed.progress import print_line
 from heed.report.sweep import PAGE, TrialSummary, best_first, format_objective, study_lines, write_page
 from heed.runs.checkpoints import latest_checkpoint
-from heed.runs.claim import is_locked
+from heed.runs.folder import is_locked
 from heed.runs.results import RESULTS, objective_value, read_results
 from heed.sweep.plan import Plan
 from heed.sweep.space import draw

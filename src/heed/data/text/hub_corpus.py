@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from heed.compat import dataset_digest
 from heed.data.text.corpus import Corpus, CorpusOptions, EvaluationSet, Text
-from heed.data.text.formats.sources import FileSource, one_line, read_text
+from heed.data.text.formats.files import one_line
+from heed.data.text.formats.sources import FileSource, read_text
 from heed.data.text.source import BLOCK, Sentences, Source
 from heed.errors import HeedError
 from heed.files import expand_home

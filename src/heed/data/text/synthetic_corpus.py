@@ -6,8 +6,7 @@ from itertools import islice
 from pydantic import TypeAdapter, ValidationError
 
 from heed.data.text.corpus import Corpus, CorpusOptions, EvaluationSet, Text
-from heed.data.text.formats.files import read_lines
-from heed.data.text.formats.sources import one_line
+from heed.data.text.formats.files import one_line, read_lines
 from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from heed.files import built_in_corpus, expand_home

@@ -18,7 +18,7 @@ MAX_SHARE, FREE_SECONDS = 0.01, 1.0
 
 
 class RunPage(Callback):
-    """Writes the page when training starts, after validations and when the run ends, in the first process.
+    """Writes the page after the first step, after validations and when the run ends, in the first process.
 
     It comes after the callbacks that write what the page shows. ``write`` is `heed.report.run_page.write_report`.
     """
@@ -34,7 +34,11 @@ class RunPage(Callback):
         if self.seconds <= MAX_SHARE * (time.perf_counter() - self._start) + FREE_SECONDS:
             self._write(is_running=True)
 
-    on_train_start = on_validation_end = update
+    on_validation_end = update
+
+    def on_train_batch_end(self, *_: object) -> None:
+        if not self.seconds:
+            self.update()
 
     @contextmanager
     def closing(self) -> Iterator[None]:

@@ -200,3 +200,8 @@ def _table_format(rows: Sequence[str], in_pair: bool) -> str | None:
         return None
     is_quoted = all(row.startswith('"') and row.rstrip().endswith('"') for row in rows)
     return "csv" if len(widths) == 1 < max(widths) and (is_quoted or (len(rows) > 2 and not in_pair)) else None
+
+
+def one_line(text: str) -> str:
+    """Strip line ends, and replace line breaks inside the text by spaces."""
+    return text.rstrip("\r\n").replace("\r\n", " ").replace("\n", " ").replace("\r", " ")

@@ -8,7 +8,7 @@ from itertools import islice, starmap
 from pathlib import Path
 from typing import Any, TypeVar
 
-from heed.data.text.formats.files import find_compression, read_lines
+from heed.data.text.formats.files import find_compression, one_line, read_lines
 from heed.data.text.source import BLOCK, Sentences
 from heed.errors import HeedError
 from heed.progress import Advance
@@ -141,11 +141,6 @@ def read_text(source: FileSource, advance: Advance) -> Iterator[Sentences]:
             return
         yield Sentences(src, tgt)
         count += len(src)
-
-
-def one_line(text: str) -> str:
-    """Strip line ends, and replace line breaks inside the text by spaces."""
-    return text.rstrip("\r\n").replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
 def _get_field(record: Any, field: str) -> Any:
