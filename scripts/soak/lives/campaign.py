@@ -90,10 +90,14 @@ def read_counts(file: Path) -> Counter[Pair]:
     counts = Counter[Pair]()
     for line in file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []:
         record = json.loads(line)
-        counts.update(pairs_of(Case.parse(record["case"])))
+        try:
+            case, drawn = Case.parse(record["case"]), Case.parse(record["drawn"])
+        except ValueError:  # a feature that heed had
+            continue
+        counts.update(pairs_of(case))
         for names in (set(refused.split(" + ")) for refused, _ in record["refused"]):
             # A pair that is refused together was tried; so was one that is refused alone, with all it was drawn with.
-            counts.update(p for p in pairs_of(Case.parse(record["drawn"])) if names <= {*p} or names >= {*p})
+            counts.update(p for p in pairs_of(drawn) if names <= {*p} or names >= {*p})
     return counts
 
 
