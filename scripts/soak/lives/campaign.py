@@ -180,10 +180,8 @@ def main(arguments: Sequence[str]) -> int:
             yield case
 
     print(f"seed {given.seed}")
-    outcomes = campaign(
-        given.case or drawn(),
-        record=None if given.case else given.record, jobs=given.jobs, until_failure=given.until_failure,
-    )  # fmt: skip
+    cases, record = (given.case, None) if given.case else (drawn(), given.record)
+    outcomes = campaign(cases, record=record, jobs=given.jobs, until_failure=given.until_failure)
     refused = Counter(names for each in outcomes for names, _ in each.refused)
     sentences = {names: sentence for each in outcomes for names, sentence in each.refused}
     for names, count in refused.most_common():

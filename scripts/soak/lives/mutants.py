@@ -29,14 +29,9 @@ def find(name: str, folder: Path, *, cases: int, seed: int) -> tuple[int | None,
         raise ValueError(f"{mutant['file']} has the line of {name} {text.count(mutant['old'])} times")
     file.write_text(text.replace(mutant["old"], mutant["new"]), encoding="utf-8")
     command = [sys.executable, "-m", "scripts.soak", "pairs", f"--cases={cases}", f"--seed={seed}", "--until-failure"]
+    command += [f"--record={folder}/record.jsonl"]
     environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
-    done = subprocess.run(
-        [*command, f"--record={folder}/record.jsonl"],
-        cwd=folder,
-        env=environment,
-        encoding="utf-8",
-        capture_output=True,
-    )
+    done = subprocess.run(command, cwd=folder, env=environment, encoding="utf-8", capture_output=True)
     found = re.search(r"failed\n  .*\n((?:  .*\n)+)", done.stdout)
     tried = len(re.findall(r"^\d+ cases, ", done.stdout, re.MULTILINE))
     return (tried, found[1].strip()[:200]) if found else (None, done.stderr[-500:])
