@@ -63,7 +63,9 @@ def draw_case(rng: random.Random, counts: Counter[Pair]) -> Case:
     stages += ["kill"] * ("kill" not in stages)  # what matters most is in every case
 
     def add(chosen: list[str], names: Sequence[str]) -> None:
-        tried = {name: sum(counts[_pair(name, other)] for other in (*features, *stages)) for name in names}
+        tried = {
+            name: sum(counts[min(name, other), max(name, other)] for other in (*features, *stages)) for name in names
+        }
         fewest = min(tried.values())
         chosen.append(rng.choice([name for name in names if tried[name] == fewest]))
 
@@ -79,10 +81,6 @@ def draw_case(rng: random.Random, counts: Counter[Pair]) -> Case:
         add(stages, rng.sample(free, min(6, len(free))))
     families = [family for family in FAMILIES if any(name in TABLE[family] for name in features)]
     return Case(families[0] if families else rng.choice(FAMILIES), tuple(features), tuple(stages), rng.randrange(10**6))
-
-
-def _pair(one: str, other: str) -> Pair:
-    return (one, other) if one < other else (other, one)
 
 
 def read_counts(file: Path) -> Counter[Pair]:
