@@ -169,6 +169,13 @@ def skip_sigterm_exchange(trainer: Any) -> None:
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None
 
 
+def validate_before_first_step(trainer: Any) -> None:
+    """Run a validation in the hook ``on_train_start``, as lightning 2.6 runs them between steps."""
+    trainer.validating = True
+    trainer.fit_loop.epoch_loop.val_loop.run()
+    trainer.training = True
+
+
 def uncount_started_batch(trainer: Any) -> None:
     """Undo the count of a started batch that is not trained on (Lightning 2.6: ``epoch_loop.batch_progress``)."""
     progress = trainer.fit_loop.epoch_loop.batch_progress

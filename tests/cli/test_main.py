@@ -114,7 +114,7 @@ def test_input_that_is_not_utf8_is_one_sentence(run: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error(run: Path) -> None:
-    heed = f"{forkserver.python()} -m heed translate --model {run} --engine heed --beam 1"
+    heed = f"{forkserver.python()} -m heed translate {run} --engine heed --beam 1"
     answer = shell(f"yes '{LINES[0]}' | {heed} | head -n 2; echo ${{PIPESTATUS[1]}}")
     assert answer.stderr == ""
     assert answer.stdout.splitlines()[2:] == ["0"]
@@ -151,7 +151,7 @@ def test_all_files_are_written_after_the_pipe_was_closed(
     ],
 )
 def test_streams_that_cannot_be_used_are_one_sentence(run: Path, command: str, status: int, message: str) -> None:
-    heed = f"{forkserver.python()} -m heed translate --model {run} --engine heed --beam 1"
+    heed = f"{forkserver.python()} -m heed translate {run} --engine heed --beam 1"
     answer = shell(command.format(heed=heed))
     assert (answer.returncode, len(answer.stderr.splitlines())) == (status, 1 if message else 0), answer.stderr
     assert answer.stderr.startswith(f"heed: {message}" if message else "")

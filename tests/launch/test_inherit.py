@@ -14,6 +14,7 @@ from heed.errors import HeedError
 from heed.languages import Direction
 from heed.launch.compose import compose
 from heed.launch.derive import compare_directions
+from heed.runs.records import read_csv
 
 Command = Callable[..., tuple[int, str]]
 
@@ -55,6 +56,29 @@ def write_options(tmp_path: Path) -> list[str]:
 def read_results(run: str) -> dict[str, Any]:
     results: dict[str, Any] = json.loads(Path(run, "results.json").read_text())
     return results
+
+
+def test_the_start_of_a_fine_tuning_is_step_0_of_the_selection(
+    command: Command, options: list[str], parent: Path
+) -> None:
+    ruinous = [*options, f"init_from={parent}", "optimizer.lr=9", "weights=best", "select=loss", "trainer.max_steps=2"]
+    status, err = command(*ruinous, "callbacks.early_stopping.patience=1", "hydra.run.dir=child")
+    assert status == 0, err
+    assert "Weights:  best, of step 0, selected by valid loss: no validation was better than the start." in err
+    assert read_csv(Path("child/metrics.csv"))[0]["step"] == "0"
+    results = read_results("child")
+    assert (results["selected_step"], results["steps"]) == (0, 2)
+    assert results["initial_scores"] == {"valid": results["valid"], **results["tests"]}
+    before, after = (Path(run, "model", "model.safetensors").read_bytes() for run in ("parent", "child"))
+    assert before == after
+
+    # A kill after the first validation leaves its checkpoint, which is resumed: the validation is not repeated.
+    killed = shutil.copytree("child", "killed", ignore=shutil.ignore_patterns("results.json", "last-*"))
+    shutil.copy("child/checkpoints/best-0000000.ckpt", "killed/checkpoints/last-0000000.ckpt")
+    status, err = command(f"resume={killed}")
+    assert status == 0, err
+    assert Path("killed/metrics.csv").read_text() == Path("child/metrics.csv").read_text()
+    assert read_results("killed")["tests"] == results["tests"]
 
 
 @pytest.mark.full

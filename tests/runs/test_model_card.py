@@ -78,7 +78,7 @@ def test_card_has_scores_and_front_matter(tmp_path: Path) -> None:
     low, high = body.split(f"| valid | BLEU | {bleu:.2f} | ")[1].split(" | ")[0].split(" to ")
     assert float(low) < bleu < float(high)
     for command in (
-        "heed translate --model DIR",
+        "heed translate DIR",
         'heed.load("DIR").translate("a dog sleeps")',
         "heed serve DIR",
         "heed export DIR",

@@ -128,7 +128,8 @@ def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -
         lines.append(f"Weights:  the mean of steps {', '.join(f'{step:,}' for step in steps)}.")
     else:
         by = f", selected by valid {results['select']}" if results["weights"] in ("best", "ema") else ""
-        lines.append(f"Weights:  {results['weights']}, of step {results['selected_step']:,}{by}.")
+        start = ": no validation was better than the start" if results["selected_step"] == 0 else ""
+        lines.append(f"Weights:  {results['weights']}, of step {results['selected_step']:,}{by}{start}.")
     if skipped := results["skipped_steps"]:
         lines.append(f"Skipped:  {skipped:,} steps, whose loss or gradient was not finite.")
     mean = {"valid (mean)": results["valid"]} if len(results["valid"].get("sets", ())) > 1 else {}
@@ -148,7 +149,7 @@ def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -
         lines.append(f"  {splits}: not comparable with published scores: {reason}")
     heed = Path(sys.executable).parent / "heed"
     lines.append(f"Results:  {folder / RESULTS}, and translations in the same folder.")
-    lines.append(f"Try next: echo {shlex.quote(example)} | {heed} translate --model {folder}")
+    lines.append(f"Try next: echo {shlex.quote(example)} | {heed} translate {folder}")
     return "\n".join(lines)
 
 

@@ -31,7 +31,7 @@ from heed.runs.trained import TrainedRun
 from heed.training.callbacks.ema import EMA
 from heed.training.callbacks.metrics import CountTexts
 from heed.training.callbacks.page import RunPage
-from heed.training.callbacks.stopping import Pruning, Report
+from heed.training.callbacks.stopping import FirstValidation, Pruning, Report
 from heed.training.guided_alignment import GuidedAlignment
 from heed.training.loggers import closing
 from heed.training.memory import count_moments
@@ -61,6 +61,7 @@ def train(
     with closing(trainer.loggers), writing(folder), page.closing():
         if plan.options["init_from"] and checkpoint is None:
             _score_initial_weights(folder, trainer, module, data)
+            trainer.callbacks.append(FirstValidation())
         _fit(plan, checkpoint, trainer, module, data)
         if pruning and pruning.pruned_at is not None:
             if trainer.is_global_zero:

@@ -1,17 +1,23 @@
-"""Keep the page of a run up to date while the run trains."""
+"""Keep the page of a run up to date while the run trains, and the translations that it shows."""
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from heed.errors import failure_reason, first_line
+from heed.options import AtLeast0
 from heed.progress import is_first_process
 from heed.runs.checkpoints import METRICS_FILE
 from heed.runs.folder import write_failure
+from heed.runs.records import SAMPLES, is_kept, keep_json_lines
+from heed.training.loggers import log_table
 
 MAX_SHARE, FREE_SECONDS = 0.01, 1.0
 """The page may take this share of the time of training, and this many seconds more."""
@@ -62,3 +68,35 @@ class RunPage(Callback):
         except Exception as error:  # the run goes on without a page
             warnings.warn(f"The page of {self.folder} cannot be written: {first_line(error)}", stacklevel=2)
         self.seconds += time.perf_counter() - start
+
+
+class SampleTranslations(Callback):
+    """Logs source, reference and translation of some validation sentences at every validation.
+
+    ``sentences`` says about how many, evenly spaced in each validation set; 0: none. wandb gets a table. In the
+    run folder, ``samples.jsonl`` has a line for each validation and validation set.
+    """
+
+    def __init__(self, *, sentences: AtLeast0) -> None:
+        self.sentences = sentences
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.is_global_zero:  # a resumed run repeats the steps after its checkpoint
+            keep_json_lines(Path(trainer.default_root_dir, SAMPLES), lambda step: step <= trainer.global_step)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.sentences == 0:
+            return
+        now, records = trainer.global_step, []
+        for name in pl_module.data.sets.validated:
+            valid, translations = pl_module.data.sets.texts[name], pl_module.results[name].translations
+            sampled = range(0, len(valid), math.ceil(len(valid) / self.sentences))
+            texts = {"source": valid.src, "reference": valid.tgt, "translation": translations}
+            columns: dict[str, list[str]] = {key: [lines[i] for i in sampled] for key, lines in texts.items()}
+            rows = list(zip(*columns.values(), strict=True))
+            log_table(trainer.loggers, f"{name}/translations", tuple(columns), rows, step=now)
+            records.append({"step": now, "set": name, **columns})
+        if trainer.is_global_zero:
+            every: Any = trainer.val_check_interval
+            file = Path(trainer.default_root_dir, SAMPLES)
+            keep_json_lines(file, lambda step: is_kept(step, now=now, every=every), records)

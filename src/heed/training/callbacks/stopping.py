@@ -15,7 +15,12 @@ from lightning.fabric.plugins.environments import TorchElasticEnvironment
 from lightning.pytorch.callbacks import Callback
 from torch import distributed
 
-from heed.compat import skip_sigterm_exchange, take_child_processes, uncount_started_batch
+from heed.compat import (
+    skip_sigterm_exchange,
+    take_child_processes,
+    uncount_started_batch,
+    validate_before_first_step,
+)
 from heed.data.steps.stream import StepShard
 from heed.options import AtLeast1
 from heed.training.callbacks.checkpoints import Checkpoints
@@ -27,6 +32,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 EXIT_STATUS = 130
 """The exit status of a program that Ctrl-C stopped, as shells report it."""
+
+
+class FirstValidation(Callback):
+    """Runs a validation, and so writes a checkpoint, before the first step: in fine-tuning, the start is step 0.
+
+    It comes after the callbacks that a validation calls, except `Checkpoints`, which Lightning keeps last.
+    """
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        validate_before_first_step(trainer)
 
 
 class FinalValidation(Callback):

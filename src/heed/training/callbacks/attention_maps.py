@@ -1,4 +1,4 @@
-"""Translations and attention maps of the same validation sentences at every validation."""
+"""Attention maps of the same validation sentences at every validation."""
 
 import json
 import math
@@ -20,45 +20,13 @@ from heed.files import write_file
 from heed.options import AtLeast0
 from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, most_informative_head
 from heed.plot.fonts import save_figure
-from heed.runs.records import ARRAYS, ATTENTION, PIECES, SAMPLES, is_kept, keep_json_lines
-from heed.training.loggers import log_images, log_table
+from heed.runs.records import ARRAYS, ATTENTION, PIECES, is_kept
+from heed.training.loggers import log_images
 
 PREFERRED_PHENOMENA = ("pronoun", "sense", "order", "roles", "far")
 """Phenomena of the synthetic corpus whose translation depends on a distant word, the most instructive first."""
 MAX_FRAMES = 12
 """Largest number of panels in a filmstrip."""
-
-
-class SampleTranslations(Callback):
-    """Logs source, reference and translation of some validation sentences at every validation.
-
-    ``sentences`` says about how many, evenly spaced in each validation set; 0: none. wandb gets a table. In the
-    run folder, ``samples.jsonl`` has a line for each validation and validation set.
-    """
-
-    def __init__(self, *, sentences: AtLeast0) -> None:
-        self.sentences = sentences
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.is_global_zero:  # a resumed run repeats the steps after its checkpoint
-            keep_json_lines(Path(trainer.default_root_dir, SAMPLES), lambda step: step <= trainer.global_step)
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if self.sentences == 0:
-            return
-        now, records = trainer.global_step, []
-        for name in pl_module.data.sets.validated:
-            valid, translations = pl_module.data.sets.texts[name], pl_module.results[name].translations
-            sampled = range(0, len(valid), math.ceil(len(valid) / self.sentences))
-            texts = {"source": valid.src, "reference": valid.tgt, "translation": translations}
-            columns: dict[str, list[str]] = {key: [lines[i] for i in sampled] for key, lines in texts.items()}
-            rows = list(zip(*columns.values(), strict=True))
-            log_table(trainer.loggers, f"{name}/translations", tuple(columns), rows, step=now)
-            records.append({"step": now, "set": name, **columns})
-        if trainer.is_global_zero:
-            every: Any = trainer.val_check_interval
-            file = Path(trainer.default_root_dir, SAMPLES)
-            keep_json_lines(file, lambda step: is_kept(step, now=now, every=every), records)
 
 
 class DrawAttentionMaps(Callback):
