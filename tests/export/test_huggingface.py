@@ -38,7 +38,7 @@ def test_greedy_translations_are_those_of_heed(
     engine = HuggingFaceEngine(run / "export" / "huggingface")
     batch = engine.tokenizer(LINES, return_tensors="pt", padding=True)
     with torch.inference_mode():
-        ids = engine.model.generate(**batch, num_beams=1, max_new_tokens=12)
+        ids = engine.target.generate(**batch, num_beams=1, max_new_tokens=12)
     texts = engine.tokenizer.batch_decode(ids, skip_special_tokens=True)
     model = heed.load(run)
     search = GreedySearch(max_length_factor=0.0, max_length_extra=12)
@@ -66,5 +66,5 @@ def test_the_folder_has_a_model_card_and_a_generation_config(heed_cli: Heed, tmp
     assert 'language: ["en", "de"]' in card
     assert "check on the validation set: 5 of 5 greedy" in card
     assert str(tmp_path) not in card  # it is published
-    assert HuggingFaceEngine(folder).model.generation_config.num_beams == 5
+    assert HuggingFaceEngine(folder).target.generation_config.num_beams == 5
     assert len({path.stat().st_mode for path in folder.iterdir()}) == 1, "by the umask, also the weights"
