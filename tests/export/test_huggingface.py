@@ -50,6 +50,20 @@ def test_greedy_translations_are_those_of_heed(
     ]
 
 
+def test_characters_are_those_of_heed_and_words_are_refused(heed_cli: Heed, tmp_path: Path) -> None:
+    for kind in ("char", "word"):
+        pieces = {"model_type": kind, "hard_vocab_limit": False}
+        write_run(tmp_path / kind, transformer(), lines=[*LINES, "ein Bär"], **pieces)
+    status, out, err = heed_cli("export", tmp_path / "char", "--to", "huggingface")
+    assert status == 0, err
+    assert "6 of 6 greedy translations are equal" in out
+    for to, reason in {"huggingface": "unites adjacent unknown words", "page": "cannot split text into words"}.items():
+        status, out, err = heed_cli("export", tmp_path / "word", "--to", to)
+        assert (status, out) == (2, "")
+        assert reason in err
+    assert not list((tmp_path / "word" / "export").glob("*"))
+
+
 def test_special_pieces_in_a_text_are_text(heed_cli: Heed, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", transformer())
     assert heed_cli("export", run, "--to", "huggingface")[0] == 0

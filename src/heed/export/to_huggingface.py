@@ -52,6 +52,8 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
             "The tokenizer of transformers cannot write the language tag of a model of several target languages: use "
             "`--to ctranslate2`."
         )
+    if translator.tokenizer.has_words:
+        raise HeedError("The tokenizer of transformers unites adjacent unknown words: use `--to ctranslate2`.")
     out.mkdir()
     target = convert(model)
     settings = search_settings(translator.saved_search, "beam")  # type: ignore[arg-type]

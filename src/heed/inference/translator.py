@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from itertools import islice, repeat, starmap
+from itertools import repeat, starmap
 from operator import add
 from typing import Any, Literal, TypeVar, Unpack
 
@@ -20,7 +20,7 @@ from heed.evaluation.symptoms import translation_symptoms
 from heed.inference import BATCH_TOKENS
 from heed.inference.constraints import Terms, TermsInput, Writing
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
-from heed.inference.lines import LineError, as_list, check_pairs, encode_lines, renumbered
+from heed.inference.lines import LineError, as_list, blocks, check_pairs, encode_lines, renumbered
 from heed.inference.outputs import Attended, Translation, choose_extraction, word_maps
 from heed.inference.searches import SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
@@ -28,7 +28,7 @@ from heed.layers.edits import Edits
 from heed.models.edited import EditedModel
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
-from heed.symbols import EOS
+from heed.symbols import EOS, UNK, WORD_START
 
 Result = TypeVar("Result")
 TextInput = str | Sequence[str]
@@ -188,6 +188,7 @@ class Translator:
         lines: Iterable[str],
         *,
         chunk: int,
+        is_ready: Callable[[], bool] = lambda: True,
         n: int | None = None,
         alignments: bool = False,
         prefix: str | Iterable[str] = "",
@@ -197,6 +198,8 @@ class Translator:
         """Yield the results of `hypotheses`, reading ``chunk`` lines at a time.
 
         Args:
+            is_ready: whether the next line can be read without waiting. Where it cannot, the lines before are
+                translated first.
             prefix: one for all lines, or as many as lines.
             n, alignments, terms, search: see `hypotheses`. They are checked before the first line is read.
         """
@@ -206,7 +209,7 @@ class Translator:
         if alignments:
             _ = self.model  # an engine without one is refused before the first line is read
         lines = iter([lines] if isinstance(lines, str) else lines)
-        return self._stream(lines, chunk, chosen, constrain, alignments=alignments)
+        return self._stream(blocks(lines, chunk, is_ready), chosen, constrain, alignments=alignments)
 
     def score(self, sources: TextInput, targets: TextInput) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
@@ -390,15 +393,14 @@ class Translator:
 
     def _stream(
         self,
-        lines: Iterator[str],
-        chunk: int,
+        blocks: Iterable[list[str]],
         search: Search,
         constrain: Callable[[Sequence[str]], Constraints],
         *,
         alignments: bool,
     ) -> Iterator[list[Translation]]:
         done = 0
-        while sentences := list(islice(lines, chunk)):
+        for sentences in blocks:
             with renumbered(partial(add, done)):
                 src_ids = encode_lines(self.encode, sentences, max_tokens=self.max_tokens)
                 constraints = constrain(sentences)
@@ -433,7 +435,9 @@ class Translator:
     def _pieces(self, hypothesis: Hypothesis) -> tuple[tuple[str, float], ...]:
         """Return the pieces of a hypothesis with log p of each; none if the engine does not say."""
         ids = [*hypothesis.tokens, *[EOS] * hypothesis.finished]
-        return tuple(zip(self.tokenizer.tgt_pieces(ids), hypothesis.token_log_probs, strict=False))
+        marks = [WORD_START * (id_ == UNK and self.tokenizer.has_words) for id_ in ids]
+        pieces = map(add, marks, self.tokenizer.tgt_pieces(ids))
+        return tuple(zip(pieces, hypothesis.token_log_probs, strict=False))
 
     def _quiet(self) -> "Translator":
         """Return a translator for sentences that ``on_batch`` has already counted."""
