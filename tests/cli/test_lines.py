@@ -1,12 +1,15 @@
 """Reading lines: line ends, encodings, compressed and binary files; and comparing the lengths of files."""
 
 import io
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from heed.cli.lines import path_text, read_lines, read_parallel
+from heed.cli.lines import PipeReader, path_text, read_lines, read_parallel
 from heed.errors import HeedError
+from heed.inference.lines import blocks
 
 
 def test_lines_end_at_newlines_only() -> None:
@@ -28,6 +31,41 @@ def test_files_that_are_not_text_are_recognised(text: bytes, message: str) -> No
     with pytest.raises(HeedError) as caught:
         list(read_lines(io.BytesIO(text), "x"))
     assert message in str(caught.value)
+
+
+def test_a_pipe_is_read_in_blocks_of_what_has_come() -> None:
+    """A line of which only a part has come belongs to the next block."""
+    descriptor, writer = os.pipe()
+    with os.fdopen(descriptor, "rb") as stream:
+        pipe = PipeReader.of(stream)
+        assert pipe is not None
+        found = blocks(read_lines(pipe, "x"), 4, pipe.is_ready)
+        os.write(writer, b"a\nb\r\n\nc")
+        assert next(found) == ["a", "b", ""]
+        assert not pipe.is_ready()
+        os.write(writer, b"c\n" + b"d\n" * 5 + b"e" * 50_000)
+        assert [next(found), next(found)] == [["cc", "d", "d", "d"], ["d", "d"]]
+        os.write(writer, b"e" * 50_000 + b"\nlast")
+        os.close(writer)
+        assert list(found) == [["e" * 100_000, "last"]]
+
+
+def test_files_are_no_pipes(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (tmp_path / "file").open("rb") as file:
+        assert PipeReader.of(file) is None
+    assert PipeReader.of(io.BytesIO()) is None
+
+
+def test_a_line_of_a_pipe_that_is_too_long_is_refused_before_it_ends() -> None:
+    descriptor, writer = os.pipe()
+    with os.fdopen(descriptor, "rb") as stream, os.fdopen(writer, "wb") as out:
+        thread = Thread(target=lambda: (out.write(b"a" * 200_000), out.flush()))
+        thread.start()
+        with pytest.raises(HeedError, match="Line 1 of x is longer than 100,000 bytes"):
+            next(read_lines(PipeReader(descriptor), "x"))
+        stream.read1()
+        thread.join()
 
 
 def test_files_of_different_length_are_refused(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """``heed`` as a program: standard streams, signals, exit status and start-up time."""
 
+import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -187,6 +189,40 @@ def test_typed_lines_are_translated_one_by_one_and_ctrl_c_exits(run: Path) -> No
         assert process.stderr.read() == b""
     os.close(master)
     os.close(slave)
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--split-sentences"]], ids=["text", "JSON", "sentences"])
+def test_a_program_gets_the_answer_to_each_line_that_it_sends(run: Path, tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES))
+    command = [sys.executable, "-m", "heed", "translate", str(run), "--engine", "heed", "--beam", "1", *options]
+    expected = program(*command[3:], "--input", tmp_path / "text").stdout.splitlines(keepends=True)
+    with forkserver.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        send, answers = process.stdin.write, process.stdout
+
+        def answer() -> bytes:
+            assert select.select([answers], [], [], 60)[0], "no answer before the next line"
+            return answers.readline()
+
+        def texts(lines: list[bytes]) -> list[object]:
+            """Return the lines without scores, whose last digits depend on the batch."""
+            if "--json" not in options:
+                return [*lines]
+            return [json.loads(line)["translations"][0]["text"] for line in lines]
+
+        found = []
+        for line in LINES:
+            send(f"{line}\n".encode())
+            found.append(answer())
+        assert texts(found) == texts(expected)
+        send(LINES[0].encode() + b"\nhalf of ")
+        assert texts([answer()]) == texts(expected[:1])
+        send(b"a line\n" + f"{LINES[0]}\n".encode() * 20)
+        process.stdin.close()
+        rest = answers.readlines()
+        assert texts(rest[1:]) == texts(expected[:1] * 20)
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(

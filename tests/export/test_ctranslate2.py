@@ -12,6 +12,7 @@ from heed.errors import HeedError
 from heed.export import parity, to_ctranslate2
 from heed.export.to_ctranslate2 import CTranslate2Engine
 from heed.inference.searches import SearchOptions
+from heed.symbols import UNK
 from tests.export.models import LINES, UNSCALED, positions, transformer, write_model, write_run
 
 pytestmark = pytest.mark.slow
@@ -44,6 +45,22 @@ def test_greedy_translations_are_those_of_heed(
     sentences = [*LINES, "", " ", "ünknown dog"]
     translator = heed.load(run, device="cpu")
     assert translator.with_engine(engine).translate(sentences, beam=1) == translator.translate(sentences, beam=1)
+
+
+@pytest.mark.parametrize("kind", ["word", "char"])
+@pytest.mark.parametrize("joint", [True, False])
+def test_words_and_characters_are_those_of_heed(heed_cli: Heed, tmp_path: Path, kind: str, joint: bool) -> None:
+    pieces = {"model_type": kind, "vocab_size": 10, "hard_vocab_limit": False}
+    run = write_run(tmp_path / "run", transformer(), joint=joint, **pieces)
+    status, out, err = heed_cli("export", run, "--to", "ctranslate2")
+    assert status == 0, err
+    assert "5 of 5 greedy translations are equal" in out
+    translator = heed.load(run, device="cpu")
+    other = translator.with_engine(CTranslate2Engine(run / "export" / "ctranslate2"))
+    sentences = [*LINES, "the unknown words here", "ß", ""]
+    ours = translator.translate(sentences, beam=1)
+    assert other.translate(sentences, beam=1) == ours
+    assert any(UNK in ids for ids in translator.tokenizer.encode_src(sentences))
 
 
 def test_no_sequence_occurs_twice_there_either(tmp_path: Path) -> None:

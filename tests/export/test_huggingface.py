@@ -38,7 +38,7 @@ def test_greedy_translations_are_those_of_heed(
     engine = HuggingFaceEngine(run / "export" / "huggingface")
     batch = engine.tokenizer(LINES, return_tensors="pt", padding=True)
     with torch.inference_mode():
-        ids = engine.model.generate(**batch, num_beams=1, max_new_tokens=12)
+        ids = engine.target.generate(**batch, num_beams=1, max_new_tokens=12)
     texts = engine.tokenizer.batch_decode(ids, skip_special_tokens=True)
     model = heed.load(run)
     search = GreedySearch(max_length_factor=0.0, max_length_extra=12)
@@ -48,6 +48,20 @@ def test_greedy_translations_are_those_of_heed(
     assert [" ".join(text.split()) for text in texts] == [
         " ".join(text.split()) for text in model.tokenizer.decode_tgt(ours)
     ]
+
+
+def test_characters_are_those_of_heed_and_words_are_refused(heed_cli: Heed, tmp_path: Path) -> None:
+    for kind in ("char", "word"):
+        pieces = {"model_type": kind, "hard_vocab_limit": False}
+        write_run(tmp_path / kind, transformer(), lines=[*LINES, "ein Bär"], **pieces)
+    status, out, err = heed_cli("export", tmp_path / "char", "--to", "huggingface")
+    assert status == 0, err
+    assert "6 of 6 greedy translations are equal" in out
+    for to, reason in {"huggingface": "unites adjacent unknown words", "page": "cannot split text into words"}.items():
+        status, out, err = heed_cli("export", tmp_path / "word", "--to", to)
+        assert (status, out) == (2, "")
+        assert reason in err
+    assert not list((tmp_path / "word" / "export").glob("*"))
 
 
 def test_special_pieces_in_a_text_are_text(heed_cli: Heed, tmp_path: Path) -> None:
@@ -66,5 +80,5 @@ def test_the_folder_has_a_model_card_and_a_generation_config(heed_cli: Heed, tmp
     assert 'language: ["en", "de"]' in card
     assert "check on the validation set: 5 of 5 greedy" in card
     assert str(tmp_path) not in card  # it is published
-    assert HuggingFaceEngine(folder).model.generation_config.num_beams == 5
+    assert HuggingFaceEngine(folder).target.generation_config.num_beams == 5
     assert len({path.stat().st_mode for path in folder.iterdir()}) == 1, "by the umask, also the weights"

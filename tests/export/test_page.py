@@ -256,6 +256,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
         {"self_attention": UNSCALED, "encoder_layers": 1, "decoder_layers": 3, "pieces": BYTES}, True,
     ),
     "unigram": ({"pieces": {**IDENTITY, **UNIGRAM}}, True),
+    "characters": ({"pieces": {**IDENTITY, "model_type": "char", "hard_vocab_limit": False}}, True),
     "unigram, bytes, two tokenizers": ({"pieces": {**BYTES, **UNIGRAM}}, False),
 }  # fmt: skip
 

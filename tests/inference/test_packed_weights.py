@@ -10,6 +10,7 @@ from torch import nn
 
 from heed import kernels
 from heed.data.pairs.tokenizer import Tokenizer
+from heed.inference.engine import TorchEngine
 from heed.inference.outputs import Translation
 from heed.inference.translator import Translator
 from heed.models.ensemble import Ensemble
@@ -41,7 +42,8 @@ def make(tokenizer: Tokenizer, tiny_model: Callable[..., Seq2Seq]) -> Make:
         torch.manual_seed(3)
         members = [model(name) for name in family.split("+")]
         search = {"beam": 2, "max_length_factor": 0.2, "max_length_extra": 2}
-        return Translator(Ensemble(members) if len(members) > 1 else members[0], tokenizer, search, packed=packed)
+        whole = Ensemble(members) if len(members) > 1 else members[0]
+        return Translator(TorchEngine(whole, packed=packed), tokenizer, search)
 
     return translator
 

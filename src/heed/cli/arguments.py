@@ -116,6 +116,7 @@ def search_options(args: argparse.Namespace) -> SearchOptions:
 
 def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
     """Load ``models``, or those of ``--model``, with the other options."""
+    from heed.inference.model_folder import exported_from, is_export
     from heed.kernels.choice import keep_freed_memory
 
     keep_freed_memory()
@@ -128,7 +129,11 @@ def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
     }
     is_constrained = any(getattr(args, name, None) for name in ("prefix", "prefix_file", "terms"))
     engine = getattr(args, "engine", "heed")
-    if is_constrained:
+    if export := next(filter(is_export, named), None):
+        if getattr(args, "engine", "auto") == "heed":
+            raise HeedError(f"{export} is an export for CTranslate2: give {exported_from(export)} for --engine heed.")
+        engine = "ctranslate2"
+    elif is_constrained:
         if engine == "ctranslate2":
             raise HeedError("--prefix, --prefix-file and --terms need heed's own engine: leave out --engine.")
         engine = "heed"

@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> None:
         "likelihood": cache(partial(translator.likelihood, sources or [], references)) if translator else None,
     }
     chosen = metrics if wants_all else asked
-    instead = {"sources": sources and ["a"], "likelihood": translator and (lambda: (1.0, 1))}
+    likelihood = partial(translator.likelihood, ["a"], [["a"]]) if translator else None
+    instead = {"sources": sources and ["a"], "likelihood": likelihood}
     lacking = find_unusable(chosen.items(), **{**given, **instead})
     for name in asked.keys() & lacking:
         raise HeedError(lacking[name])

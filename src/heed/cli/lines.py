@@ -1,15 +1,18 @@
 """Read and write text line by line, as UTF-8 whatever the locale; continue a file after an interruption."""
 
 import functools
+import io
 import json
 import os
+import select
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from heed.compat import replace
+from heed.compat import WINDOWS, replace
 from heed.errors import HeedError
 from heed.files import is_device, remove, write_file, writing
 from heed.progress import progress_bar
@@ -29,6 +32,47 @@ def standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise HeedError("Standard input is closed: give a file or a pipe to read from (< FILE).")
     return sys.stdin.buffer
+
+
+class PipeReader:
+    """Reads lines from a pipe as they come. Unlike a buffered stream, it knows whether the next one is complete."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._read = bytearray()
+        """What was read and is not yet returned."""
+        self._ended = False
+
+    @classmethod
+    def of(cls, stream: BinaryIO) -> "PipeReader | None":
+        """Return a reader if a stream is a pipe or a socket. On Windows, `select` cannot wait for pipes: None."""
+        try:
+            mode = os.fstat(stream.fileno()).st_mode
+        except OSError:  # not of the operating system
+            return None
+        return cls(stream.fileno()) if not WINDOWS and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) else None
+
+    def readline(self, limit: int) -> bytes:
+        while not self._has_line(limit):
+            self._read_more()
+        end = (self._read.find(b"\n", 0, limit) + 1) or limit
+        line = bytes(self._read[:end])
+        del self._read[:end]
+        return line
+
+    def is_ready(self) -> bool:
+        """Return whether `readline` would not wait."""
+        while not self._has_line(LINE_BYTES) and select.select([self._descriptor], [], [], 0)[0]:
+            self._read_more()
+        return self._has_line(LINE_BYTES)
+
+    def _has_line(self, limit: int) -> bool:
+        return self._ended or len(self._read) >= limit or b"\n" in self._read
+
+    def _read_more(self) -> None:
+        more = os.read(self._descriptor, io.DEFAULT_BUFFER_SIZE)
+        self._read += more
+        self._ended = not more
 
 
 def read_file(path: Path) -> list[str]:
@@ -52,7 +96,7 @@ def read_parallel(*paths: Path) -> list[list[str]]:
     return files
 
 
-def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+def read_lines(stream: BinaryIO | PipeReader, name: str) -> Iterator[str]:
     r"""Yield the lines of a UTF-8 stream, which messages call ``name``, without their ends (\n or \r\n).
 
     Raises:

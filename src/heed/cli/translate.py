@@ -14,6 +14,7 @@ from heed.cache import file_digest
 from heed.cli.arguments import load_translator, search_options
 from heed.cli.lines import (
     LINES_AT_ONCE,
+    PipeReader,
     path_text,
     read_file,
     read_lines,
@@ -44,12 +45,15 @@ def run(args: argparse.Namespace) -> None:
             settings = _settings(args, translator)
             output = resumable_output(args.output, settings, block=LINES_AT_ONCE, resume=args.resume)
             write, done = stack.enter_context(output)
-        chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
-        translate = partial(_translations, translator, args=args, chunk=chunk, done=done)
+        # Lines that come slowly, through a pipe or typed at a terminal, are translated at once.
+        blocks: dict[str, Any] = {"chunk": 1 if stream.isatty() else LINES_AT_ONCE}
+        if pipe := PipeReader.of(stream):
+            blocks["is_ready"] = pipe.is_ready
+        translate = partial(_translations, translator, args=args, done=done, **blocks)
         shown: dict[str, tuple[int, int]] = {}
         """How many lines show each symptom, and the first one."""
         for number, source, translations in _translated_lines(
-            translator, stream, args.input, translate, done=done, prints_results=not args.output
+            translator, pipe or stream, args.input, translate, done=done, prints_results=not args.output
         ):
             for symptom in translations[0].symptoms:
                 count, first = shown.get(symptom, (0, number + 1))
@@ -134,7 +138,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 def _translated_lines(
     translator: "Translator",
-    stream: BinaryIO,
+    stream: BinaryIO | PipeReader,
     path: Path | None,
     translate: "Callable[[Iterable[str]], Iterator[list[Translation]]]",
     *,
@@ -151,8 +155,8 @@ def _translated_lines(
     """
     total = None
     if path and path.is_file():
-        total = sum(1 for _ in stream)
-        stream.seek(0)
+        with path.open("rb") as file:
+            total = sum(1 for _ in file)
     lines, sources = tee(islice(read_lines(stream, str(path or "the input")), done, None))
     results = translate(lines)
     with (
@@ -165,10 +169,13 @@ def _translated_lines(
 
 
 def _translations(
-    translator: "Translator", lines: Iterable[str], args: argparse.Namespace, *, chunk: int, done: int = 0
+    translator: "Translator", lines: Iterable[str], args: argparse.Namespace, *, done: int = 0, **blocks: Any
 ) -> "Iterator[list[Translation]]":
-    """Return the translations of each line, best first. Wrong options are reported before the first line is read."""
-    options: Any = {"chunk": chunk, "alignments": args.alignments, **search_options(args)}
+    """Return the translations of each line, best first. Wrong options are reported before the first line is read.
+
+    ``blocks`` are arguments of `Translator.stream_hypotheses`.
+    """
+    options: Any = {**blocks, "alignments": args.alignments, **search_options(args)}
     if args.terms:
         from heed.inference.constraints import Terms
 

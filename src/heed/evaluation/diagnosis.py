@@ -57,11 +57,12 @@ class Facts:
     unigram_nll: float  # loss of a model that knows only how often each piece occurs
     cut: float  # fraction of the references that are longer than the length limit of their translations
     beyond: float  # fraction of the references that are longer than every training target
-    unknown: float  # largest fraction of unknown characters among the pieces of a text
+    unknown: float  # largest fraction of unknown characters, or words, among the pieces of a text
     dropped: float  # fraction of the training pairs that cleaning dropped
     target_length: float  # characters per source character of the training text, divided by that of the validation set
     text: Sides  # a sample of the training text in the direction of the validation set
     valid: Sides
+    has_words: bool = False  # whether the pieces are words
     faults: Sequence[Fault] = ()  # of the sample, and of the sets that are scored
     step: int = 0  # of the validation
     nll: float = inf  # latest training loss
@@ -156,7 +157,8 @@ BEFORE_TRAINING: Mapping[str, Callable[[Facts], bool]] = {
     "length_limit": lambda run: run.cut > 0.1,
     "short_targets": lambda run: run.target_length < 0.7 and not _has_faults(run),
     "short_text": lambda run: run.beyond > 0.1 and run.target_length >= 0.7,
-    "unknown_characters": lambda run: run.unknown > 0.05,
+    "unknown_characters": lambda run: run.unknown > 0.05 and not run.has_words,
+    "unknown_words": lambda run: run.unknown > 0.1 and run.has_words,
 }
 """The rules for what is known before the first step, by the name of the diagnosis."""
 AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {

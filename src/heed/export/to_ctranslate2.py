@@ -21,12 +21,11 @@ from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_e
 from heed.inference import loading, model_folder
 from heed.inference.searches import build_search
 from heed.inference.translator import Translator
+from heed.models.seq2seq import Seq2Seq
+from heed.options import find_wrong_values
 from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE
 
-DESCRIPTION = "heed.json"
-"""File of an exported folder that describes its content."""
-
-REVISION = 2
+REVISION = 3
 """Of what an export contains: exports of another one are made again."""
 
 
@@ -47,8 +46,9 @@ class CTranslate2Engine(ExportedEngine):
     """
 
     def __init__(self, folder: str | Path, *, device: str = "cpu", threads: int = 0) -> None:
-        ctranslate2, folder = require("ctranslate2"), Path(folder)
-        self.positions = _read_description(folder).get("positions")
+        ctranslate2, self.folder = require("ctranslate2"), (folder := Path(folder))
+        self.description = _read_description(folder)
+        self.positions = self.description.get("positions")
         self.tokenizer = Tokenizer.load(folder)
         name, _, index = device.partition(":")
         options = {"device_index": int(index or 0), "inter_threads": 1, "intra_threads": threads}
@@ -60,12 +60,24 @@ class CTranslate2Engine(ExportedEngine):
             raise HeedError(f"CTranslate2 cannot load {folder}: {error}") from error
         self._ids = {piece: id_ for id_, piece in enumerate(self.tokenizer.tgt_pieces(range(self.tokenizer.tgt_vocab)))}
 
-    @staticmethod
-    def check(search: Search, *, constrained: bool = False) -> None:
-        if constrained:
-            raise HeedError("CTranslate2 knows neither prefixes nor terms as heed does.")
-        if not isinstance(search, BeamSearch | GreedySearch):
-            raise HeedError("CTranslate2 has beam search and greedy search only.")
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self._translator.device, self._translator.device_index[0])
+
+    @property
+    def model(self) -> Seq2Seq:
+        raise HeedError(
+            f"{self.folder} is an export for CTranslate2, which has no attention maps and no scores of given "
+            f"translations: give {model_folder.exported_from(self.folder)}."
+        )
+
+    def check(self, search: Search, *, constrained: bool = False) -> None:
+        try:
+            check_search(search)
+            if constrained:
+                raise HeedError("CTranslate2 knows neither prefixes nor terms as heed does.")
+        except HeedError as error:
+            raise HeedError(f"{error} Give {model_folder.exported_from(self.folder)} for heed's own engine.") from error
 
     def search(self, sources: Sequence[Sequence[int]], search: Search, constraints: Constraints = None) -> list[NBest]:
         self.check(search, constrained=bool(constraints))
@@ -144,6 +156,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         "heed": __version__,
         "src_lang": translator.src_lang,
         "tgt_lang": translator.tgt_lang,
+        "directions": [[each.src_lang, each.tgt_lang] for each in map(translator.in_direction, translator.directions)],
         "search": translator.saved_search,
         "quantization": quantization,
         "positions": ctranslate2_model.max_positions(model),
@@ -157,20 +170,28 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
 
 def _write_description(folder: Path, content: Mapping[str, Any]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+    (folder / model_folder.EXPORT_DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+
+
+def check_search(search: Search) -> None:
+    """Raise a HeedError unless CTranslate2 has this kind of search."""
+    if not isinstance(search, BeamSearch | GreedySearch):
+        raise HeedError("CTranslate2 has beam search and greedy search only.")
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
     """Read ``heed.json``; raise a HeedError unless `export` wrote it."""
     try:
-        content = dict(json.loads((folder / DESCRIPTION).read_text(encoding="utf-8")))
+        content = dict(json.loads((folder / model_folder.EXPORT_DESCRIPTION).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):
         content = {}
     if content.get("to") != "ctranslate2":
         raise HeedError(
-            f"{folder} was not written by `heed export --to ctranslate2`: its {DESCRIPTION} is missing or says "
-            "otherwise."
+            f"{folder} was not written by `heed export --to ctranslate2`: its {model_folder.EXPORT_DESCRIPTION} is "
+            "missing or says otherwise."
         )
+    if wrong := find_wrong_values({**model_folder.LANGUAGES, "positions": int | None}, content, where=""):
+        raise HeedError(f"{folder / model_folder.EXPORT_DESCRIPTION}: {wrong[0]}")
     return content
 
 
@@ -182,10 +203,11 @@ def load(
     search: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Translator:
-    """Load a trained model for CTranslate2. At the first use, export it, see `cached_export`.
+    """Load a trained model for CTranslate2. At the first use, export it, see `cached_export`. An export is used itself.
 
     Args:
-        paths, device, direction, options: see `heed.inference.loading.load`.
+        paths: an export, or see `heed.inference.loading.load`.
+        device, direction, options: see `heed.inference.loading.load`.
         required: False: if CTranslate2 cannot translate, or not faster, use heed's own engine, and say why in a line on
             stderr.
         search: changes to the model's search, see `build_search`.
@@ -194,11 +216,15 @@ def load(
         HeedError: see `heed.inference.loading.load`; with ``required``, also if CTranslate2 is not installed or does
             not have the search, the model or the device, or there are several models.
     """
+    if exports := [path for path in map(Path, paths) if model_folder.is_export(path)]:
+        if len(paths) > 1:
+            raise HeedError(f"{exports[0]} is an export for CTranslate2, which cannot translate with an ensemble.")
+        return _load_export(*exports, device=device, **options).in_direction(direction)
     translator = loading.load(*paths, device=device, **options)
     directed = translator.in_direction(direction)
     chosen = build_search(translator.saved_search, **search or {})
     try:
-        CTranslate2Engine.check(chosen)
+        check_search(chosen)
         engine = load_engine(paths, translator, required=required)
     except HeedError as error:
         if required:
@@ -207,6 +233,14 @@ def load(
         return directed
     print(f"heed: CTranslate2 {require('ctranslate2').__version__} translates.", file=sys.stderr)
     return directed.with_engine(engine)
+
+
+def _load_export(folder: Path, *, device: str | None, **options: Any) -> Translator:
+    engine = CTranslate2Engine(folder, device=str(loading.find_device(device)), threads=torch.get_num_threads())
+    saved = {
+        name: engine.description[name] for name in ("search", *model_folder.LANGUAGES) if name in engine.description
+    }
+    return Translator(engine, engine.tokenizer, **saved, **options)
 
 
 def load_engine(paths: Sequence[str | Path], translator: Translator, *, required: bool) -> CTranslate2Engine:

@@ -52,6 +52,8 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
             "The tokenizer of transformers cannot write the language tag of a model of several target languages: use "
             "`--to ctranslate2`."
         )
+    if translator.tokenizer.has_words:
+        raise HeedError("The tokenizer of transformers unites adjacent unknown words: use `--to ctranslate2`.")
     out.mkdir()
     target = convert(model)
     settings = search_settings(translator.saved_search, "beam")  # type: ignore[arg-type]
@@ -87,7 +89,7 @@ class HuggingFaceEngine(ExportedEngine):
 
     def __init__(self, folder: Path) -> None:
         transformers = require("transformers")
-        self.model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
+        self.target = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
         with warnings.catch_warnings():
             # transformers recommends a punctuation normaliser that it does not use.
             warnings.filterwarnings("ignore", message=".*sacremoses")
@@ -113,11 +115,11 @@ class HuggingFaceEngine(ExportedEngine):
 
     @torch.inference_mode()
     def search(self, sources: Sequence[Sequence[int]], search: Search, constraints: Constraints = None) -> list[NBest]:
-        src, mask = pad([[*ids, EOS] for ids in sources], self.model.device)
+        src, mask = pad([[*ids, EOS] for ids in sources], self.target.device)
         limits = [search.limit(len(ids) + 1, None) for ids in sources]
         ngrams = search.no_repeat_ngram_size
         options = {"num_beams": 1, "do_sample": False, "max_new_tokens": max(limits), "no_repeat_ngram_size": ngrams}
-        found: Tensor = self.model.generate(input_ids=src, attention_mask=mask.long(), **options)
+        found: Tensor = self.target.generate(input_ids=src, attention_mask=mask.long(), **options)
         rows = [row[:limit] for row, limit in zip(found[:, 1:].tolist(), limits, strict=True)]
         ends = [row.index(EOS) if EOS in row else None for row in rows]
         return [
@@ -127,7 +129,7 @@ class HuggingFaceEngine(ExportedEngine):
 
     @torch.inference_mode()
     def score(self, source: Sequence[int], target: Sequence[int]) -> float:
-        logits: Tensor = self.model(
+        logits: Tensor = self.target(
             input_ids=torch.tensor([[*source, EOS]]), decoder_input_ids=torch.tensor([[BOS, *target]])
         ).logits
         log_probs = logits.log_softmax(-1)[0].gather(1, torch.tensor([[*target, EOS]]).T)

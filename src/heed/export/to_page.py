@@ -53,6 +53,8 @@ def export(
     model, tokenizer, is_exact = translator.model, translator.tokenizer, quantization == "float32"
     if tokenizer.tags:
         raise HeedError("The page cannot choose between the target languages of this model: train one per direction.")
+    if tokenizer.has_words:
+        raise HeedError("The page cannot split text into words: train with tokenizer=bpe, unigram or char.")
     source, target = map(tokenizer_data, tokenizer.processors)
     codes = translator.src_lang, translator.tgt_lang
     names = [language_name(code) or side for code, side in zip(codes, ("source", "target"), strict=True)]

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from heed.decoding import NBest, Search
 from heed.decoding.search import Constraints, for_search
+from heed.errors import HeedError
 from heed.kernels import WeightPacker, prepared_linear
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD
@@ -24,6 +25,16 @@ PairMaps = tuple[Map, Map, Map]
 class Engine(ABC):
     """Searches for translations of token ids."""
 
+    @property
+    def device(self) -> torch.device:
+        """The device that the engine computes on."""
+        return torch.device("cpu")
+
+    @property
+    def model(self) -> Seq2Seq:
+        """heed's own model, for attention maps and scores; raise a HeedError if the engine only searches."""
+        raise HeedError(f"{type(self).__name__} has no attention maps and scores no given translations.")
+
     def check(self, search: Search, *, constrained: bool = False) -> None:  # noqa: B027  # all is accepted
         """Raise a HeedError unless the engine has this kind of search, and constraints if it is ``constrained``."""
 
@@ -35,6 +46,18 @@ class Engine(ABC):
         """Return a context manager for an engine that may `search` while the weights do not change."""
         return nullcontext(self)
 
+    @contextmanager
+    def inference_mode(self) -> Iterator[Seq2Seq]:
+        """Yield the model in eval mode, without gradients and autocast; then restore its mode."""
+        model = self.model
+        training = model.training
+        model.eval()
+        try:
+            with torch.inference_mode(), torch.autocast(model.device.type, enabled=False):
+                yield model
+        finally:
+            model.train(training)
+
 
 class TorchEngine(Engine):
     """heed's own model and searches.
@@ -44,8 +67,16 @@ class TorchEngine(Engine):
     """
 
     def __init__(self, model: Seq2Seq, *, packed: bool = False) -> None:
-        self.model = model
+        self._model = model
         self._prepare = WeightPacker().prepared_linear if packed else prepared_linear
+
+    @property
+    def model(self) -> Seq2Seq:
+        return self._model
+
+    @property
+    def device(self) -> torch.device:
+        return self._model.device
 
     def search(self, sources: Sequence[Sequence[int]], search: Search, constraints: Constraints = None) -> list[NBest]:
         src, src_mask = pad([[*ids, EOS] for ids in sources], self.model.device)
@@ -55,17 +86,6 @@ class TorchEngine(Engine):
     def ready(self) -> Iterator["TorchEngine"]:
         with self.inference_mode() as model:
             yield TorchEngine(for_search(model, self._prepare))
-
-    @contextmanager
-    def inference_mode(self) -> Iterator[Seq2Seq]:
-        """Yield the model in eval mode, without gradients and autocast; then restore its mode."""
-        training = self.model.training
-        self.model.eval()
-        try:
-            with torch.inference_mode(), torch.autocast(self.model.device.type, enabled=False):
-                yield self.model
-        finally:
-            self.model.train(training)
 
 
 def log_probs(model: Seq2Seq, src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]) -> list[float]:

@@ -3,8 +3,12 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
+from typing import TypeVar
 
 from heed.errors import HeedError, argument
+
+T = TypeVar("T")
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -30,6 +34,15 @@ def renumbered(number: Callable[[int], int]) -> Iterator[None]:
 def as_list(sentences: str | Iterable[str]) -> list[str]:
     """Return sentences as a list; a single string is one sentence."""
     return [sentences] if isinstance(sentences, str) else list(sentences)
+
+
+def blocks(lines: Iterator[T], size: int, is_ready: Callable[[], bool]) -> Iterator[list[T]]:
+    """Yield blocks of up to ``size`` lines. A block ends earlier where no further line ``is_ready``."""
+    for first in lines:
+        block = [first]
+        while len(block) < size and is_ready() and (following := list(islice(lines, 1))):
+            block += following
+        yield block
 
 
 def check_pairs(sources: Sequence[str], targets: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ import torch
 
 from heed.errors import HeedError, argument
 from heed.inference import BATCH_TOKENS, MAX_TOKENS, model_folder
+from heed.inference.engine import TorchEngine
 from heed.inference.translator import Translator
 from heed.models.ensemble import Ensemble
 from heed.options import AtLeast1
@@ -47,12 +48,11 @@ def load(
     model = Ensemble([first.model, *(other.model for other in others)]) if others else first.model
     saved = ("search", "alignment", "src_lang", "tgt_lang", "directions")
     translator = Translator(
-        model.to(found),
+        TorchEngine(model.to(found), packed=True),
         first.tokenizer,
         **{name: first.config[name] for name in saved if name in first.config},
         batch_tokens=batch_tokens,
         max_tokens=max_tokens,
-        packed=True,
     )
     return translator.in_direction(direction)
 

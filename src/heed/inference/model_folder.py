@@ -8,6 +8,7 @@ A model folder is self-contained and can be copied to another machine:
 """
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +39,12 @@ DIGEST = "weights_digest"
 
 EXPORTS = {"model.bin": "CTranslate2", "generation_config.json": "Hugging Face"}
 """A file that only a folder of `heed export` has, and the engine that it is for."""
+
+EXPORT_DESCRIPTION = "heed.json"
+"""File of an export that describes its content, like the config of a model folder."""
+
+LANGUAGES = {"src_lang": str, "tgt_lang": str, "directions": list[Annotated[list[str], Len(2, 2)]]}
+"""Keys of ``config.yaml`` and of ``heed.json``, and their types."""
 
 DTYPES = ("F64", "F32", "F16", "BF16")
 """Supported types of weights, by their safetensors names."""
@@ -95,14 +102,24 @@ def find(path: Path) -> Path:
         raise HeedError(f"{path} is a file: give {its_folder}.")
     for file, engine in EXPORTS.items():
         if (path / file).exists():
-            raise HeedError(
-                f"{path} is an export for {engine}: give the run or model folder that was exported. heed uses "
-                "CTranslate2 by itself (--engine)."
-            )
+            use = ", for heed translate, evaluate and serve" if is_export(path) else ""
+            raise HeedError(f"{path} is an export for {engine}{use}: give {exported_from(path)}.")
     raise HeedError(
         f"{path} holds no model: neither it nor its subfolder model has {WEIGHTS} and {CONFIG}. "
         "A run writes them when it ends."
     )
+
+
+def is_export(path: Path) -> bool:
+    """Return whether ``heed export`` wrote a folder for an engine that heed translates with."""
+    return all((path / name).is_file() for name in (EXPORT_DESCRIPTION, "model.bin"))
+
+
+def exported_from(export: Path) -> str:
+    """Return the run or model folder that holds an export, otherwise words for it."""
+    folder = Path(os.path.normpath(export / "../.."))
+    found = any((each / WEIGHTS).exists() for each in (folder, folder / "model"))
+    return str(folder) if found else "the run or model folder that was exported"
 
 
 def files(folder: Path) -> list[Path]:
@@ -111,9 +128,9 @@ def files(folder: Path) -> list[Path]:
 
 
 def digest(path: Path) -> str:
-    """Return the digest of a model's config, weights and tokenizer. ``path`` is a run or a model folder."""
+    """Return the digest of a model's config, weights and tokenizer. ``path``: a run, a model folder or an export."""
     total = hashlib.blake2b(digest_size=16)
-    for each in files(find(path)):
+    for each in sorted(filter(Path.is_file, path.iterdir())) if is_export(path) else files(find(path)):
         with each.open("rb") as file:
             total.update(each.name.encode() + hashlib.file_digest(file, "blake2b").digest())
     return total.hexdigest()
@@ -218,9 +235,8 @@ def read_config(folder: Path) -> tuple[dict[str, Any], ModelConfig]:
         raise HeedError(
             f"{path}: the model family {format_value(family)} is unknown: choose from {', '.join(FAMILIES)}."
         )
-    languages = {"src_lang": str, "tgt_lang": str, "directions": list[Annotated[list[str], Len(2, 2)]]}
     try:
-        raise_problems(find_wrong_values(languages, config, where=""))
+        raise_problems(find_wrong_values(LANGUAGES, config, where=""))
         if config.get("alignment"):
             from_plain(Extraction, config["alignment"], where="alignment.")
         return config, FAMILIES[family].from_plain(config["model"])

@@ -9,7 +9,7 @@ from typing import Unpack
 from heed.errors import require
 from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
-from heed.inference.lines import renumbered
+from heed.inference.lines import blocks, renumbered
 from heed.inference.outputs import Translation
 from heed.inference.searches import SearchOptions
 from heed.inference.translator import Translator
@@ -104,13 +104,14 @@ def stream_lines(
     lines: Iterable[str],
     *,
     chunk: int,
+    is_ready: Callable[[], bool] = lambda: True,
     alignments: bool = False,
     **search: Unpack[SearchOptions],
 ) -> Iterator[list[Translation]]:
     """Yield the translation of each line as a list of one. Its sentences are translated singly.
 
     Args:
-        chunk, alignments, search: see `Translator.stream_hypotheses`.
+        chunk, is_ready, alignments, search: see `Translator.stream_hypotheses`.
 
     Raises:
         HeedError: see `Translator.translate`; or if sentencex is not installed.
@@ -129,9 +130,7 @@ def stream_lines(
         best = (translations[0] for translations in found)
         return [[splitter.join(own, list(islice(best, len(own))))] for own in parts]
 
-    numbered = enumerate(lines, 1)
-    blocks = iter(lambda: list(islice(numbered, chunk)), [])
-    return chain.from_iterable(map(translate, blocks))
+    return chain.from_iterable(map(translate, blocks(enumerate(lines, 1), chunk, is_ready)))
 
 
 def _best_cut(sentence: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from itertools import islice, repeat, starmap
+from itertools import repeat, starmap
 from operator import add
 from typing import Any, Literal, TypeVar, Unpack
 
@@ -20,7 +20,7 @@ from heed.evaluation.symptoms import translation_symptoms
 from heed.inference import BATCH_TOKENS
 from heed.inference.constraints import Terms, TermsInput, Writing
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
-from heed.inference.lines import LineError, as_list, check_pairs, encode_lines, renumbered
+from heed.inference.lines import LineError, as_list, blocks, check_pairs, encode_lines, renumbered
 from heed.inference.outputs import Attended, Translation, choose_extraction, word_maps
 from heed.inference.searches import SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
@@ -28,7 +28,7 @@ from heed.layers.edits import Edits
 from heed.models.edited import EditedModel
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
-from heed.symbols import EOS
+from heed.symbols import EOS, UNK, WORD_START
 
 Result = TypeVar("Result")
 TextInput = str | Sequence[str]
@@ -55,6 +55,7 @@ class Translator:
     Every method that takes sentences accepts a single string as one sentence. The result is still a list.
 
     Args:
+        model: heed's own model, or an engine with one or without (`Engine.model`).
         search: the ``search`` section of a model folder's config, or a search that options of the methods cannot
             change. None: heed's default search.
         alignment: the ``alignment`` section of a model folder's config: the attention map that aligns words.
@@ -64,7 +65,6 @@ class Translator:
         batch_tokens: padded source tokens per batch. TextInput of similar length share a batch.
         max_tokens: the longest accepted sentence in subwords without EOS; None: no limit. Time and memory grow with the
             square of the length.
-        packed: see `TorchEngine`.
 
     Raises:
         HeedError: if a number or a setting of the search is wrong.
@@ -72,7 +72,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Seq2Seq,
+        model: Seq2Seq | Engine,
         tokenizer: Tokenizer,
         search: Search | Mapping[str, Any] | None = None,
         *,
@@ -82,9 +82,7 @@ class Translator:
         directions: Sequence[Sequence[str]] = (),
         batch_tokens: AtLeast1 = BATCH_TOKENS,
         max_tokens: AtLeast1 | None = None,
-        packed: bool = False,
     ) -> None:
-        self.model = model
         self.tokenizer = tokenizer.towards(tgt_lang)
         self.alignment = alignment
         self.src_lang = src_lang
@@ -94,14 +92,19 @@ class Translator:
         self._directions = list(dict.fromkeys([own, *others]))
         self.batch_tokens = batch_tokens
         self.max_tokens = max_tokens
-        self._torch = TorchEngine(model, packed=packed)
-        self.engine: Engine = self._torch
+        self._own = model if isinstance(model, Engine) else TorchEngine(model)
+        self.engine: Engine = self._own
         """Runs the search. ``model`` always computes attention maps and scores of given translations."""
         self.saved_search = search
         self._has_fallbacks = True
         self.search = self.changed_search()
         self.on_batch: Callable[[float], object] = lambda *_: None
         """Called after each batch with its number of sentences, to report progress. Each sentence counts once."""
+
+    @property
+    def model(self) -> Seq2Seq:
+        """heed's own model; an export has none, and raises a HeedError."""
+        return self._own.model
 
     @property
     def directions(self) -> list[str]:
@@ -135,7 +138,7 @@ class Translator:
 
     def with_own_engine(self) -> "Translator":
         """Return a translator of the same model that searches with heed's own engine, which has constraints."""
-        return self.with_engine(self._torch)
+        return self.with_engine(self._own)
 
     def with_edits(self, edits: Edits, prefix: Sequence[int] = ()) -> "Translator":
         """Return a translator with edits of attention (`heed.interventions.Edit`). The model itself is not changed.
@@ -143,8 +146,7 @@ class Translator:
         Every translation starts with the tokens of ``prefix``. Raise a HeedError if the model lacks the attention.
         """
         other = copy(self)
-        other.model = EditedModel(self.model, edits, prefix)
-        other.engine = other._torch = TorchEngine(other.model)
+        other.engine = other._own = TorchEngine(EditedModel(self.model, edits, prefix))
         return other
 
     def translate(self, sentences: TextInput, **options: Unpack[TranslateOptions]) -> list[str]:
@@ -186,6 +188,7 @@ class Translator:
         lines: Iterable[str],
         *,
         chunk: int,
+        is_ready: Callable[[], bool] = lambda: True,
         n: int | None = None,
         alignments: bool = False,
         prefix: str | Iterable[str] = "",
@@ -195,14 +198,18 @@ class Translator:
         """Yield the results of `hypotheses`, reading ``chunk`` lines at a time.
 
         Args:
+            is_ready: whether the next line can be read without waiting. Where it cannot, the lines before are
+                translated first.
             prefix: one for all lines, or as many as lines.
             n, alignments, terms, search: see `hypotheses`. They are checked before the first line is read.
         """
         if chunk < 1:
             raise HeedError(f"{argument('chunk', chunk)} must be at least 1.")
         chosen, constrain = self.changed_search(n, **search), self._constrain(prefix, terms)
+        if alignments:
+            _ = self.model  # an engine without one is refused before the first line is read
         lines = iter([lines] if isinstance(lines, str) else lines)
-        return self._stream(lines, chunk, chosen, constrain, alignments=alignments)
+        return self._stream(blocks(lines, chunk, is_ready), chosen, constrain, alignments=alignments)
 
     def score(self, sources: TextInput, targets: TextInput) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
@@ -386,15 +393,14 @@ class Translator:
 
     def _stream(
         self,
-        lines: Iterator[str],
-        chunk: int,
+        blocks: Iterable[list[str]],
         search: Search,
         constrain: Callable[[Sequence[str]], Constraints],
         *,
         alignments: bool,
     ) -> Iterator[list[Translation]]:
         done = 0
-        while sentences := list(islice(lines, chunk)):
+        for sentences in blocks:
             with renumbered(partial(add, done)):
                 src_ids = encode_lines(self.encode, sentences, max_tokens=self.max_tokens)
                 constraints = constrain(sentences)
@@ -429,7 +435,9 @@ class Translator:
     def _pieces(self, hypothesis: Hypothesis) -> tuple[tuple[str, float], ...]:
         """Return the pieces of a hypothesis with log p of each; none if the engine does not say."""
         ids = [*hypothesis.tokens, *[EOS] * hypothesis.finished]
-        return tuple(zip(self.tokenizer.tgt_pieces(ids), hypothesis.token_log_probs, strict=False))
+        marks = [WORD_START * (id_ == UNK and self.tokenizer.has_words) for id_ in ids]
+        pieces = map(add, marks, self.tokenizer.tgt_pieces(ids))
+        return tuple(zip(pieces, hypothesis.token_log_probs, strict=False))
 
     def _quiet(self) -> "Translator":
         """Return a translator for sentences that ``on_batch`` has already counted."""
@@ -499,7 +507,7 @@ class Translator:
         tgt_ids: Sequence[list[int]],
     ) -> list[Result]:
         """Apply `log_probs` or `attention_maps` to each pair, in batches. Ids end with EOS."""
-        with self._torch.inference_mode() as model:
+        with self._own.inference_mode() as model:
 
             def compute_rows(rows: list[int]) -> list[Result]:
                 return compute(model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])

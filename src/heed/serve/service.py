@@ -58,7 +58,7 @@ class Service:
                 model,
                 batch_sentences=self.settings.batch_sentences,
                 max_waiting=self.settings.max_waiting,
-                on_cpu=translator.model.device.type == "cpu",
+                on_cpu=translator.engine.device.type == "cpu",
                 on_batch=partial(self.metrics.add_batch, model),
             )
             self.metrics.waiting.labels(model).set_function(partial(getattr, worker, "waiting"))

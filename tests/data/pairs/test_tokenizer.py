@@ -252,6 +252,7 @@ def test_the_module_imports_no_slow_library() -> None:
         {"character_coverage": 0.5},
         {"max_sentences": 0},
         {"bpe_dropout": 0.1, "kind": "unigram"},
+        {"byte_fallback": True, "kind": "word"},
     ],
 )
 def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
@@ -307,3 +308,51 @@ def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> Non
     separate = TokenizerTrainer(**(TOKENIZER | {"joint": False}))
     with pytest.raises(HeedError, match=r"several target languages needs one vocabulary.*tokenizer.joint=true"):
         separate.train(text, tmp_path, tags=("<2de>", "<2en>"))
+
+
+# ---- words and characters
+
+WORDS = Sentences(
+    ["the dog saw the cat", "the cat saw a dog ."] * 2 + ["once"], ["der Hund sah die Katze"] * 2 + ["ein"] * 3
+)
+PLAIN: dict[str, Any] = {"byte_fallback": False, "character_coverage": 1.0}
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_words_are_the_most_frequent_ones_and_each_other_word_is_unk(tmp_path: Path, joint: bool) -> None:
+    tokenizer = learn(tmp_path, WORDS, kind="word", joint=joint, vocab_size=4 + 3, **PLAIN)
+    assert tokenizer.src_pieces(range(4, 7)) == (["▁the", "▁cat", "▁dog"])
+    assert tokenizer.has_words
+    ids = tokenizer.encode_src(["the dog", "the New York cat", "Ann", " the  cat ", "thecat the\u00a0cat", ""])
+    the, cat, dog = 4, 5, 6
+    assert ids == [[the, dog], [the, UNK, UNK, cat], [UNK], [the, cat], [UNK, UNK], []]
+    target = tokenizer.encode_tgt(["the New York cat"])
+    assert target == ([[the, UNK, UNK, cat]] if joint else [[UNK, UNK, UNK, UNK]])
+    assert tokenizer.decode_tgt([[the, UNK, UNK, cat]])[0].split() == (
+        ["the", "⁇", "⁇", "cat"] if joint else ["ein", "⁇", "⁇", "Hund"]
+    )
+
+
+def test_unknown_words_of_a_prefix_are_known_one_by_one(tmp_path: Path) -> None:
+    tokenizer = learn(tmp_path, WORDS, kind="word", vocab_size=7, **PLAIN)
+    assert tokenizer.unknown_tgt("New York the Ann cat") == ["New", " York", " Ann"]
+
+
+def test_automatic_vocabularies(tmp_path: Path) -> None:
+    """Words that occur twice, up to a multiple of 8; all characters."""
+    many = Sentences([f"w{n // 2}" for n in range(100)] + [f"rare{n}" for n in range(50)], ["x"] * 150)
+    words = learn(tmp_path, many, kind="word", joint=False, **PLAIN)
+    pieces = words.src_pieces(range(words.src_vocab))
+    assert words.src_vocab == 56
+    assert {f"▁w{n}" for n in range(50)} == {piece for piece in pieces if piece.startswith("▁w")}
+    characters = learn(tmp_path, WORDS, kind="char", **PLAIN)
+    text = "".join(WORDS.src + WORDS.tgt)
+    assert {*characters.src_pieces(range(4, characters.src_vocab))} == {*text} - {" "} | {"▁"}
+    assert not characters.has_words
+    assert characters.src_pieces(characters.encode_src(["a dog"])[0]) == ["▁", "a", "▁", "d", "o", "g"]
+    assert characters.encode_src(["aßa"])[0][2] == UNK
+
+
+def test_too_many_words_are_refused_with_the_bound(tmp_path: Path) -> None:
+    with pytest.raises(HeedError, match=r"tokenizer\.vocab_size=100 must be at most 17 for this text"):
+        learn(tmp_path, WORDS, kind="word", vocab_size=100, **PLAIN)

@@ -63,6 +63,14 @@ class Tokenizer:
         return any(map(str.isalpha, "".join(self.src_pieces(ids))))
 
     @cached_property
+    def has_words(self) -> bool:
+        """Whether every piece is a word, so that a word without a piece is UNK."""
+        ids = filter(
+            lambda id_: not (self._tgt.is_control(id_) or self._tgt.is_byte(id_)), range(EOS + 1, self.tgt_vocab)
+        )
+        return all(piece.startswith(WORD_START) for piece in self.tgt_pieces([*ids]))
+
+    @cached_property
     def tgt_texts(self) -> list[bytes]:
         """The text of each target piece in UTF-8, with `WORD_START_BYTE` and `UNK_BYTE`; empty for PAD, BOS and EOS."""
 
@@ -83,17 +91,29 @@ class Tokenizer:
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
         """Return the ids of source sentences, without BOS and EOS; ``tagged``, if not empty, with the language tag."""
         tags = self.tag_ids if tagged else ()
-        ids: list[list[int]] = self._src.encode(list(sentences), num_threads=self.threads)
+        ids = self._encode(self._src, list(sentences))
         return [[*tags, *sentence] if sentence else [] for sentence in ids]
 
     def encode_tgt(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of target sentences, without BOS and EOS."""
-        return list(self._tgt.encode(list(sentences), num_threads=self.threads))
+        return self._encode(self._tgt, list(sentences))
 
     def unknown_tgt(self, sentence: str) -> list[str]:
         """Return the parts of a target sentence that become UNK, in their order."""
+        if self.has_words:
+            words = enumerate(_words(self._tgt, sentence))
+            return [
+                f" {word}"[place == 0 :] for place, word in words if self._tgt.piece_to_id(WORD_START + word) == UNK
+            ]
         pieces = zip(self._tgt.encode(sentence, out_type=str), self._tgt.encode(sentence), strict=True)
         return [text for text, id_ in pieces if id_ == UNK]
+
+    def _encode(self, processor: spm.SentencePieceProcessor, sentences: list[str]) -> list[list[int]]:
+        ids: list[list[int]] = list(processor.encode(sentences, num_threads=self.threads))
+        for row, sentence in enumerate(sentences):
+            if UNK in ids[row] and self.has_words:  # SentencePiece unites adjacent unknown words
+                ids[row] = [processor.piece_to_id(WORD_START + word) for word in _words(processor, sentence)]
+        return ids
 
     def towards(self, tgt_lang: str) -> "Tokenizer":
         """Return a tokenizer that tags sources for a target language, if this language has a tag."""
@@ -163,3 +183,8 @@ class Tokenizer:
                     f"{(PAD, UNK, BOS, EOS)}."
                 )
         return cls(models)
+
+
+def _words(processor: spm.SentencePieceProcessor, sentence: str) -> list[str]:
+    """Return the words of a sentence as SentencePiece normalizes it."""
+    return "".join(processor.encode(sentence, out_type=str)).split(WORD_START)[1:]

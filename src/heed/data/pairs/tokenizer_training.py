@@ -26,7 +26,7 @@ from heed.symbols import BOS, EOS, PAD, UNK
 
 THREADS = 4
 """Threads of SentencePiece's training. It is constant, because unigram models depend on it."""
-SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5}
+SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5, "word": 1e-6, "char": 1e-6}
 """Rough duration of SentencePiece's training, because it reports no progress."""
 
 
@@ -36,11 +36,11 @@ class TokenizerTrainer:
     """Trains a tokenizer on the training split. conf/tokenizer/bpe.yaml explains each option.
 
     The names of the attributes are part of the cache key of a trained tokenizer. ``kind`` is "bpe" (Sennrich et al.
-    2016) or "unigram" (Kudo 2018). ``vocab_size`` includes special symbols; "auto" is `auto_vocab_size`, or fewer
-    pieces if the text does not have as many.
+    2016), "unigram" (Kudo 2018), "word" (between spaces) or "char". ``vocab_size`` includes special symbols; "auto" is
+    `auto_vocab_size`, or fewer pieces if the text does not have as many.
     """
 
-    kind: Literal["bpe", "unigram"]
+    kind: Literal["bpe", "unigram", "word", "char"]
     joint: bool
     vocab_size: Literal["auto"] | Annotated[int, Interval(ge=1, le=2**31 - 1)]
     byte_fallback: bool
@@ -54,6 +54,10 @@ class TokenizerTrainer:
             raise HeedError(
                 f"tokenizer.bpe_dropout={self.bpe_dropout} drops BPE merges: set tokenizer.kind=bpe or "
                 "tokenizer.bpe_dropout=0."
+            )
+        if self.byte_fallback and self.kind == "word":
+            raise HeedError(
+                "tokenizer.byte_fallback=true is for subwords: set tokenizer.byte_fallback=false or tokenizer.kind=bpe."
             )
 
     def train(self, text: TrainingSet, cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
@@ -124,6 +128,7 @@ class TokenizerTrainer:
         (thousands of characters in Chinese) and the special pieces are added. For English and German the size is 1,272
         for 500 pairs of Multi30k, 7,520 for all 29,000, about 13,000 for IWSLT (160,000 pairs) and 32,000 for WMT
         (4,500,000), as in the literature. ``share`` is the fraction of the text in the sample with these words.
+        A vocabulary of words has those that occur twice, up to 32,000; one of characters has the alphabet.
         """
         counts: Counter[str] = Counter()
         for word, count in words.items():
@@ -134,9 +139,13 @@ class TokenizerTrainer:
         alphabet = bisect_left(list(accumulate(seen)), self.character_coverage * total) + 1
         characters = total / share
         small = 4_000_000
-        pieces = min(4 * math.sqrt(characters), 4 * math.sqrt(small) * (characters / small) ** 0.25, 32_000)
+        pieces = min(4 * math.sqrt(characters), 4 * math.sqrt(small) * (characters / small) ** 0.25, 32_000) + alphabet
+        if self.kind == "word":
+            pieces = min(sum(count > 1 for count in words.values()), 32_000)
+        if self.kind == "char":
+            pieces = alphabet + 1  # the space
         fixed = len((PAD, UNK, BOS, EOS)) + (2**8 if self.byte_fallback else 0)  # byte fallback adds every byte
-        return 8 * math.ceil((pieces + alphabet + fixed) / 8)  # a multiple of 8 suits accelerators
+        return 8 * math.ceil((pieces + fixed) / 8)  # a multiple of 8 suits accelerators
 
 
 def _explain_error(message: str, size: int) -> str:

@@ -143,6 +143,7 @@ def known_facts(trainer: L.Trainer, module: TranslationModule, data: Translation
         unknown=max(
             float(known[flatten(ids)[0]].mean()) for known, ids in ((src, valid.src), (tgt, valid.tgt), (tgt, targets))
         ),
+        has_words=data.tokenizer.has_words,
         target_length=text.length_ratio / references.length_ratio if len(text) else 1.0,
         dropped=1 - (len(data.corpus.train) + sampled) / sum(report.total for report in reports),
         text=text,
