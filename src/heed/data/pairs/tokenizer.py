@@ -110,8 +110,8 @@ class Tokenizer:
 
     def _encode(self, processor: spm.SentencePieceProcessor, sentences: list[str]) -> list[list[int]]:
         ids: list[list[int]] = list(processor.encode(sentences, num_threads=self.threads))
-        for row, sentence in enumerate(sentences):
-            if UNK in ids[row] and self.has_words:  # SentencePiece unites adjacent unknown words
+        for row, sentence in enumerate(sentences) if self.has_words else ():
+            if UNK in ids[row]:  # SentencePiece unites adjacent unknown words
                 ids[row] = [processor.piece_to_id(WORD_START + word) for word in _words(processor, sentence)]
         return ids
 
