@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ from heed.models.seq2seq import Seq2Seq
 from heed.run_format import RUN_FORMAT
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.evaluation import SplitOutputs
-from heed.training.module import TrainingOptions, TranslationModule
+from heed.training.module import TrainingOptions, TranslationModule, freeze
 from heed.training.schedules import Constant, Cosine, CosineInTime
 from tests.conftest import TRANSFORMER
 from tests.data.texts import numbered_dogs, only_text, train_tokenizer, training_text
@@ -105,6 +106,37 @@ def test_every_parameter_is_in_the_group_of_its_kind(
     assert by_kind["embedding"]
     assert len(by_kind["matrix"]) > 5
     assert {group["kind"]: group["weight_decay"] for group in groups}["vector"] == 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_frozen_weights_stay_and_the_gradients_of_the_others_are_the_same(
+    family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
+) -> None:
+    names, batch = ("encoder", "src_embedding", "decoder.0"), random_batch()
+    model, whole = tiny_model(family), tiny_model(family)
+    model.load_state_dict(whole.state_dict())
+    before = deepcopy(model.state_dict())
+    freeze(model, names)
+    module = build_module(model, tokenizer)
+    for each in (module, build_module(whole, tokenizer)):
+        each.summed_loss(batch)[0].backward()
+    module.configure_optimizers().step()
+    for (name, weight), other in zip(model.named_parameters(), whole.parameters(), strict=True):
+        is_frozen = name.startswith(names)
+        assert torch.equal(weight, before[name]) == is_frozen, name
+        assert (weight.grad is None) if is_frozen else torch.equal(weight.grad, other.grad)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["encodr"], "no weight begins with 'encodr'. The parts of this model are tgt_embedding, src_embedding, "),
+        ([""], "leaves no weight to train"),
+    ],
+)
+def test_names_to_freeze_that_are_wrong(names: list[str], message: str, tiny_model: Callable[..., Seq2Seq]) -> None:
+    with pytest.raises(HeedError, match=message):
+        freeze(tiny_model("transformer"), names)
 
 
 @pytest.mark.parametrize("score", ["general", "additive"])

@@ -23,7 +23,7 @@ from heed.options import format_value, get_option, with_options
 from heed.progress import print_line
 from heed.runs.config import find_config
 from heed.training.callbacks.ema import EMA
-from heed.training.module import compiled_decode_hidden
+from heed.training.module import compiled_decode_hidden, freeze
 from heed.training.trainer import check_machine, resolve_precision
 
 TYPICAL_PAIRS = 30_000
@@ -116,6 +116,7 @@ def check_options(options: Options, before: Options | None = None) -> tuple[Opti
             raise HeedError(f"{name}=null: there is no test set. Add test=false, or give one.")
     _check_weights(options, parts)
     model = build_model_on("meta", parts["model"], src_vocab=8, tgt_vocab=8, joint=True)
+    freeze(model, parts["module"].freeze)
     if options["module"]["compile"]:
         compiled_decode_hidden(model)
     try:

@@ -1,7 +1,7 @@
 """The LightningModule. A Lightning batch is this process's shard of an optimizer step (`StepShard`)."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,7 @@ class TrainingOptions:
     """Or a function that returns the probability by optimizer step from 0 (`heed.training.schedules`)."""
     guided_alignment: str | None
     guided_alignment_weight: NotNegative
+    freeze: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.guided_alignment and self.compile:
@@ -70,6 +71,26 @@ def compiled_decode_hidden(model: TrainableSeq2Seq) -> Callable[..., DecoderHidd
     if not isinstance(model, Transformer):
         raise HeedError("module.compile=true is for transformers: leave it out.")
     return torch.compile(model.decode_hidden, dynamic=True, fullgraph=True)
+
+
+def freeze(model: nn.Module, names: Iterable[str]) -> None:
+    """Let the weights whose names begin with one of ``names`` stay as they are ("encoder", "src_embedding").
+
+    Tied weights have several names; one of them is enough.
+
+    Raises:
+        HeedError: if no weight has a name, or no weight would be left to train.
+    """
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    for name in names:
+        if not any(weight.startswith(name) for weight in weights):
+            parts = ", ".join(dict.fromkeys(weight.partition(".")[0] for weight in weights))
+            raise HeedError(f"module.freeze: no weight begins with {name!r}. The parts of this model are {parts}.")
+    for name, parameter in weights.items():
+        if name.startswith(tuple(names)):
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in weights.values()):
+        raise HeedError("module.freeze leaves no weight to train.")
 
 
 def _src_mask(batch: Batch) -> Tensor | None:
@@ -108,6 +129,7 @@ class TranslationModule(L.LightningModule):
         """
         super().__init__()
         self.automatic_optimization = False
+        freeze(model, options.freeze)
         self.model = model
         self.options = options
         self.decode_hidden = compiled_decode_hidden(model) if options.compile else model.decode_hidden
@@ -157,7 +179,7 @@ class TranslationModule(L.LightningModule):
             for parameter in module.parameters(recurse=False)
         }
         groups: dict[str, Any] = {kind: {"kind": kind, "params": []} for kind in ("matrix", "embedding", "vector")}
-        for parameter in self.parameters():
+        for parameter in filter(lambda each: each.requires_grad, self.parameters()):
             kind = "vector" if parameter.dim() <= 1 else "matrix" if parameter in matrices else "embedding"
             groups[kind]["params"].append(parameter)
         groups["vector"]["weight_decay"] = 0.0  # of biases and the gains of norms, as usual
