@@ -16,13 +16,15 @@ FILES = ["data=files", "data.train=[[a.en,a.de]]", "data.valid=[[b.en,b.de]]", "
 
 
 def settled(pairs: int, *overrides: str) -> Any:
+    """Return the options with values instead of ``auto``; ``init_from`` is not read, only its column is chosen."""
     return OmegaConf.create(settle_auto(compose([*FILES, *overrides]).options, lambda: pairs)[0])
 
 
-@pytest.mark.parametrize("family", ["transformer", "rnn"])
+@pytest.mark.parametrize("family", ["transformer", "rnn", "fine_tuning"])
 def test_every_column_of_the_table_builds(family: str) -> None:
+    overrides = ["init_from=RUN", "model.dropout=0.1"] if family == "fine_tuning" else [f"model={family}"]
     for row, pairs in enumerate(TABLE["pairs"]):
-        cfg = settled(pairs, f"model={family}")
+        cfg = settled(pairs, *overrides)
         assert {name: OmegaConf.select(cfg, name) for name in TABLE[family]} == {
             name: values[row] for name, values in TABLE[family].items()
         }

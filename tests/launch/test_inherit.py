@@ -40,9 +40,10 @@ def options(tmp_path: Path) -> list[str]:
     return write_options(tmp_path)
 
 
-def write_options(tmp_path: Path) -> list[str]:
+def write_options(tmp_path: Path, letters: str = "a b c d e f") -> list[str]:
     """Write a small corpus and return the options of its training."""
-    lines = [f"{'a b c d e f'[: 1 + i % 11]} {i}" for i in range(12)]
+    tmp_path.mkdir(exist_ok=True)
+    lines = [f"{letters[: 1 + i % 11]} {i}" for i in range(12)]
     (tmp_path / "a.xx").write_text("".join(f"{line}\n" for line in lines))
     (tmp_path / "a.yy").write_text("".join(f"{line[::-1]}\n" for line in lines))
     pair = f"[['{tmp_path}/a.xx','{tmp_path}/a.yy']]"
@@ -79,6 +80,19 @@ def test_the_start_of_a_fine_tuning_is_step_0_of_the_selection(
     assert status == 0, err
     assert Path("killed/metrics.csv").read_text() == Path("child/metrics.csv").read_text()
     assert read_results("killed")["tests"] == results["tests"]
+
+
+def test_the_test_sets_of_the_parent_show_what_is_forgotten(command: Command, tmp_path: Path, parent: Path) -> None:
+    other = write_options(tmp_path / "other", "u v w x y z")
+    once = [*other, "trainer.max_steps=1"]
+    status, err = command(*once, f"init_from={parent}", "hydra.run.dir=child")
+    assert status == 0, err
+    trained, results = read_results("parent"), read_results("child")
+    assert results["initial_scores"]["parent-test"] == trained["tests"]["test"]
+    assert results["tests"].keys() == {"test", "parent-test"}
+    status, err = command(*once, "init_from=child/model", "hydra.run.dir=grandchild")
+    assert status == 0, err
+    assert read_results("grandchild")["tests"].keys() == {"test"}, "the child's own set is the same"
 
 
 @pytest.mark.full

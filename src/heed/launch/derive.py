@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.text.corpus import Corpus, EvaluationSet
+from heed.data.text.formats.files import read_lines
+from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.languages import Direction, base_language
@@ -19,13 +22,19 @@ from heed.models.seq2seq import ModelConfig
 from heed.options import format_value, get_option, with_options
 from heed.progress import print_line
 from heed.runs.config import GRID_FILE, read_config
-from heed.runs.results import RESULTS, read_results
+from heed.runs.results import RESULTS, direction_of, read_results
+
+FINE_TUNING_RATE = 0.3
+"""Factor on the usual learning rate of an optimizer. docs/training.md has figures."""
+PARENT = "parent-"
+"""The beginning of the names of test sets that a run has from the run that it fine-tunes."""
 
 
-def inherit_architecture(options: Options, words: Sequence[str]) -> Options:
+def inherit(options: Options, words: Sequence[str]) -> Options:
     """Return the options with those of ``model`` replaced by the parent model's, except those that ``words`` choose.
 
-    ``model=NAME`` must name a model of the same family. It only makes the family's options known.
+    ``model=NAME`` must name a model of the same family. It only makes the family's options known. The learning rate is
+    `FINE_TUNING_RATE` times that of the optimizer, unless a word chooses it.
 
     Raises:
         HeedError: if a word asks for another family of models, other shapes of weights, or another tokenizer.
@@ -49,7 +58,30 @@ def inherit_architecture(options: Options, words: Sequence[str]) -> Options:
             f"init_from={parent_name} cannot be trained with other {' and '.join(wrong)}, which change the "
             "shapes of its weights: leave out these options."
         )
-    return {**options, "model": _with_targets(architecture)}
+    inherited = {**options, "model": _with_targets(architecture)}
+    rate = options["optimizer"].get("lr")
+    if "optimizer.lr" not in given and isinstance(rate, float):  # others are reported later
+        inherited = with_options(inherited, {"optimizer.lr": float(f"{FINE_TUNING_RATE * rate:.6g}")})
+    return inherited
+
+
+def with_parent_tests(corpus: Corpus, parent: Path) -> Corpus:
+    """Return the corpus with the test sets of the run that is fine-tuned, as parent-NAME: they show what is forgotten.
+
+    Sets that the corpus has, and those of other directions, are left out. A copy of a model folder has no test sets.
+    """
+    run = parent if (parent / RESULTS).is_file() else parent.parent
+    results = read_results(run / RESULTS) if (run / RESULTS).is_file() else {"tests": {}}
+    tests, known = {}, [part.text for part in (*corpus.valid.values(), *corpus.tests.values())]
+    for name in results["tests"]:
+        direction = direction_of(results, name)
+        files = [run / "translations" / f"{name}.{side}" for side in ("src", "ref")]
+        if name.startswith(PARENT) or direction not in corpus.directions or not all(file.is_file() for file in files):
+            continue
+        src, tgt = (list(read_lines(file, lambda _: None)) for file in files)
+        if all((src, tgt) != (other.src, other.tgt) for other in known):
+            tests[PARENT + name] = EvaluationSet(Sentences(src, tgt), direction)
+    return replace(corpus, tests=corpus.tests | tests)
 
 
 def compare_directions(parent: Path, directions: Sequence[Direction], *, joint: bool) -> None:

@@ -16,7 +16,7 @@ from heed.errors import HeedError
 from heed.files import CONF
 from heed.inference import model_folder
 from heed.launch.compose import PARTS, Command, Options
-from heed.launch.derive import Match, inherit_architecture, match_run
+from heed.launch.derive import Match, inherit, match_run, with_parent_tests
 from heed.launch.parts import Parts, build_model_on, build_part, build_parts
 from heed.launch.processes import check_world_size
 from heed.options import format_value, get_option, with_options
@@ -69,7 +69,7 @@ def settle(command: Command, folder: Path | None = None) -> RunPlan:
     if options["init_from"]:
         if options["match"] == "params":
             raise HeedError("match=params changes the widths of the model, but init_from= inherits its weights.")
-        options = inherit_architecture(options, command.words)
+        options = inherit(options, command.words)
     before = find_config(folder) if folder and options["resume"] else None
     options = settle_precision(options, before)
 
@@ -150,7 +150,7 @@ def settle_auto(
     if limits.get("max_epochs") == "auto" and (limits.get("max_steps") or limits.get("max_time")):
         options = with_options(options, {"trainer.max_epochs": None})
     table = yaml.safe_load((CONF / "auto.yaml").read_text(encoding="utf-8"))
-    rows = table.get(_family(options["model"]), {})
+    rows = table["fine_tuning"] if options["init_from"] else table.get(_family(options["model"]), {})
     names = [name for name in rows if get_option(options, name) == "auto"]
     if not names:
         return options, ""
@@ -175,7 +175,8 @@ def read_corpus(options: Options, parts: Parts) -> tuple[Corpus, Tokenizer]:
     corpus: Corpus = parts["data"].load()
     print_line(corpus.train.describe_cleaning())
     if options["init_from"]:
-        return corpus, Tokenizer.load(model_folder.find(Path(options["init_from"])))
+        parent = Path(options["init_from"])
+        return with_parent_tests(corpus, parent), Tokenizer.load(model_folder.find(parent))
     return corpus, parts["tokenizer"].train(corpus.train, options["cache_dir"], tags=corpus.tags + corpus.train.tags)
 
 
