@@ -79,7 +79,7 @@ def slow_modules_first(items: list[pytest.Item], *, workers: int) -> list[pytest
 
     Each part begins with its share of the slow modules, so that no worker waits for another one's slow test at the end.
     """
-    marks = ("slow", "reliability", "docs")
+    marks = ("slow", "reliability", "docs", "browser", "full")
     slow = dict.fromkeys(item.path for item in items if any(map(item.get_closest_marker, marks)))
     worker_of = {path: number % workers for number, path in enumerate(slow)}
     quick = [item for item in items if item.path not in slow]

@@ -28,7 +28,6 @@ def restore_process_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.slow
 def test_train_compares_heed_with_each_peer(tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
     out.write_text(json.dumps({"decode": [1], "skipped": {"x": "y"}}))
@@ -50,7 +49,6 @@ def test_train_compares_heed_with_each_peer(tmp_path: Path) -> None:
     assert limit["heed"] > 0
 
 
-@pytest.mark.slow
 def test_decode_compares_heed_with_each_installed_peer(tmp_path: Path) -> None:
     """Greedy translations of this model end before the limit, where searches differ in what they prefer."""
     model, out = write_model(tmp_path / "model", transformer(), seed=1), tmp_path / "bench.json"
@@ -65,7 +63,6 @@ def test_decode_compares_heed_with_each_installed_peer(tmp_path: Path) -> None:
             assert row["equal"] == 1, row
 
 
-@pytest.mark.slow
 def test_command_starts_from_a_shell(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "benchmark"), "prepare", "--peers", "torch"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

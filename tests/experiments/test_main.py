@@ -31,8 +31,6 @@ SMALLER = {
 }
 ONE_STEP = ("trainer.max_steps=1", "trainer.validate_every=1", "schedule.warmup_steps=0")
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def tiny_experiments(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:

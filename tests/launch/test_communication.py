@@ -35,7 +35,6 @@ except RuntimeError as error:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.reliability
 @pytest.mark.parametrize(
     ("mode", "detail"),
@@ -69,7 +68,6 @@ def find_second_process(process: subprocess.Popen[str]) -> int | None:
     return next((int(child) for child in children if "train.py" in Path(f"/proc/{child}/cmdline").read_text()), None)
 
 
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_a_process_whose_parent_is_killed_before_their_group_exists_ends_with_a_message(tmp_path: Path) -> None:
     process = start(tmp_path, tmp_path / "run", 2)
@@ -83,7 +81,6 @@ def test_a_process_whose_parent_is_killed_before_their_group_exists_ends_with_a_
 
 
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_a_run_whose_second_process_is_killed_ends_with_a_message(tmp_path: Path) -> None:
     folder = tmp_path / "run"

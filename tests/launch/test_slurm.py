@@ -108,7 +108,6 @@ def wait_for_steps(run: Path, steps: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_the_batch_script_of_the_docs_requeues_its_job_and_resumes(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "wmt" / "17"
@@ -167,7 +166,6 @@ def workers(process: subprocess.Popen[str]) -> list[int]:
 
 
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_signals_under_torchrun_save_a_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"

@@ -4,7 +4,6 @@ Chromium is controlled through a pipe (https://chromedevtools.github.io/devtools
 """
 
 import atexit
-import base64
 import json
 import os
 import re
@@ -157,10 +156,6 @@ class Browser:
     def type(self, text: str) -> None:
         """Type into the element with the focus."""
         self._call("Input.insertText", text=text)
-
-    def screenshot(self, path: Path) -> None:
-        """Write the window as a PNG."""
-        path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
 
     def _middle(self, selector: str, number: int) -> tuple[float, float]:
         box = self.run(

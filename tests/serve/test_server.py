@@ -22,9 +22,6 @@ from tests.export.models import LINES
 from tests.serve.processes import Server, serving
 
 pytestmark = pytest.mark.slow
-FULL = pytest.mark.full
-
-Heed = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +206,9 @@ def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, capsys: 
         assert f"127.0.0.1:{port} cannot be used" in serve_fails(capsys, run_folder, "--port", port)
 
 
-@pytest.mark.parametrize("package", ["fastapi", *(pytest.param(name, marks=FULL) for name in ("uvicorn", "sentencex"))])
+@pytest.mark.parametrize(
+    "package", ["fastapi", *(pytest.param(name, marks=pytest.mark.full) for name in ("uvicorn", "sentencex"))]
+)
 def test_a_missing_package_is_a_sentence(run_folder: Path, package: str) -> None:
     program = f"import sys; sys.modules[{package!r}] = None; from heed.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", program, "serve", str(run_folder), "--port", "0"]

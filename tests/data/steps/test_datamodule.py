@@ -206,7 +206,6 @@ def test_an_evaluation_sentence_that_is_too_long_is_refused(split: str, tmp_path
         build(too_small, module, with_tests=False)
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_one_evaluation_sentence_on_several_processes(tmp_path: Path) -> None:
     """Scores of one validation and one test sentence are the same on 1, 2 and 3 processes."""

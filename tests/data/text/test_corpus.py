@@ -218,7 +218,6 @@ def test_a_missing_repository_is_an_error() -> None:
         compose_data("tatoeba").load()
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_a_missing_network_is_an_error() -> None:
     script = "from tests.data.texts import hub_corpus; hub_corpus(repository='nobody/nothing').load()"

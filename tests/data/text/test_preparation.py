@@ -141,7 +141,6 @@ def digest_of(process: "subprocess.Popen[str]") -> str:
     return printed
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_one_and_two_processes_and_one_that_is_killed_again_and_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
     write_text(tmp_path, 4000)

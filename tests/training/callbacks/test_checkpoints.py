@@ -1,6 +1,5 @@
 """Which checkpoints a run keeps, also after a kill, and which checkpoints it refuses to resume from."""
 
-import csv
 import json
 import math
 import random
@@ -31,8 +30,7 @@ def kept_files(folder: Path) -> list[str]:
 
 
 def validations(folder: Path) -> dict[int, dict[str, float]]:
-    with (folder / "metrics.csv").open(newline="") as file:
-        found = [row for row in csv.DictReader(file) if row["valid_loss"]]
+    found = [row for row in read_csv(folder / "metrics.csv") if row["valid_loss"]]
     return {int(row["step"]): {name: float(row[f"valid_{name}"]) for name in ("bleu", "chrf", "loss")} for row in found}
 
 
