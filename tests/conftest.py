@@ -17,6 +17,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hypothesis import settings
 
 from heed import launch
+from heed.cli import main
 from heed.launch.compose import Command
 from heed.launch.compose import compose as launch_compose
 from heed.models import build_model
@@ -154,6 +155,30 @@ def run(
         return folder
 
     return trained
+
+
+@pytest.fixture
+def heed_cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """``heed_cli(command, *options)`` runs ``heed`` and returns exit status, standard output and standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()  # of what came before
+        status = main([str(argument) for argument in arguments])
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def refused(heed_cli: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+    """``refused(command, *options)`` runs ``heed``, which must fail, and returns the one sentence that it prints."""
+
+    def message(*arguments: object) -> str:
+        status, out, err = heed_cli(*arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        return err
+
+    return message
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 import heed
-from heed.cli import main
 from tests import forkserver
 from tests.export.models import LINES
 from tests.serve.processes import Server, serving
@@ -184,26 +183,21 @@ def test_the_port_is_listened_to_on_this_machine_only(server: Server) -> None:
     assert server.url.startswith("http://127.0.0.1:")
 
 
-def serve_fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    assert main(["serve", *map(str, arguments)]) == 2
-    return capsys.readouterr().err
-
-
-def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
     keys = tmp_path / "keys"
     keys.write_text("# none\n")
-    assert "There is no folder" in serve_fails(capsys, tmp_path / "none", "--port", 0)
-    assert "has no key" in serve_fails(capsys, run_folder, "--api-keys", keys)
-    assert "No such file or directory" in serve_fails(capsys, run_folder, "--api-keys", tmp_path / "none")
-    assert "1 models and 2 names" in serve_fails(capsys, run_folder, "--name", "a", "--name", "b")
-    assert "same name" in serve_fails(capsys, run_folder, run_folder, "--name", "a", "--name", "a", "--port", 0)
+    assert "There is no folder" in refused("serve", tmp_path / "none", "--port", 0)
+    assert "has no key" in refused("serve", run_folder, "--api-keys", keys)
+    assert "No such file or directory" in refused("serve", run_folder, "--api-keys", tmp_path / "none")
+    assert "1 models and 2 names" in refused("serve", run_folder, "--name", "a", "--name", "b")
+    assert "same name" in refused("serve", run_folder, run_folder, "--name", "a", "--name", "a", "--port", 0)
     for path in ("mt", "/mt/", "/"):
-        assert f"--root-path {path} must be a path such as /mt" in serve_fails(capsys, run_folder, "--root-path", path)
-    assert "max_chars=0 must be" in serve_fails(capsys, run_folder, "--max-chars", 0)
-    assert "Choose another --host or --port" in serve_fails(capsys, run_folder, "--port", 99999)
+        assert f"--root-path {path} must be a path such as /mt" in refused("serve", run_folder, "--root-path", path)
+    assert "max_chars=0 must be" in refused("serve", run_folder, "--max-chars", 0)
+    assert "Choose another --host or --port" in refused("serve", run_folder, "--port", 99999)
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
-        assert f"127.0.0.1:{port} cannot be used" in serve_fails(capsys, run_folder, "--port", port)
+        assert f"127.0.0.1:{port} cannot be used" in refused("serve", run_folder, "--port", port)
 
 
 @pytest.mark.parametrize(
