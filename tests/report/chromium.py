@@ -204,6 +204,18 @@ def start_browser() -> Browser:
     return browser
 
 
+def measure_readable(html: str, folder: Path, *, width: int, texts: int) -> dict[str, Any]:
+    """Return the measurements of a page that must be readable at a width, with more than ``texts`` texts."""
+    found = measure(html, folder, width=width)
+    assert found["errors"] == []
+    assert (found["width"], max(0, found["overflow"])) == (width, 0)
+    assert found["texts"] > texts
+    assert found["smallest"] >= 11
+    assert found["unfocusable"] == found["without_hint"] == []
+    assert found["loose_links"] == found["crossing_links"] == 0
+    return found
+
+
 def measure(html: str, folder: Path, *, width: int, script: str = MEASURE) -> dict[str, Any]:
     """Open a page in a window of a width in pixels, and return its measurements, which a script posts to the page.
 

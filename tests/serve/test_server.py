@@ -186,18 +186,19 @@ def test_the_port_is_listened_to_on_this_machine_only(server: Server) -> None:
 def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
     keys = tmp_path / "keys"
     keys.write_text("# none\n")
-    assert "There is no folder" in refused("serve", tmp_path / "none", "--port", 0)
-    assert "has no key" in refused("serve", run_folder, "--api-keys", keys)
-    assert "No such file or directory" in refused("serve", run_folder, "--api-keys", tmp_path / "none")
-    assert "1 models and 2 names" in refused("serve", run_folder, "--name", "a", "--name", "b")
-    assert "same name" in refused("serve", run_folder, run_folder, "--name", "a", "--name", "a", "--port", 0)
+    serve = ("serve", "--engine", "heed")
+    assert "There is no folder" in refused(*serve, tmp_path / "none", "--port", 0)
+    assert "has no key" in refused(*serve, run_folder, "--api-keys", keys)
+    assert "No such file or directory" in refused(*serve, run_folder, "--api-keys", tmp_path / "none")
+    assert "1 models and 2 names" in refused(*serve, run_folder, "--name", "a", "--name", "b")
+    assert "same name" in refused(*serve, run_folder, run_folder, "--name", "a", "--name", "a", "--port", 0)
     for path in ("mt", "/mt/", "/"):
-        assert f"--root-path {path} must be a path such as /mt" in refused("serve", run_folder, "--root-path", path)
-    assert "max_chars=0 must be" in refused("serve", run_folder, "--max-chars", 0)
-    assert "Choose another --host or --port" in refused("serve", run_folder, "--port", 99999)
+        assert f"--root-path {path} must be a path such as /mt" in refused(*serve, run_folder, "--root-path", path)
+    assert "max_chars=0 must be" in refused(*serve, run_folder, "--max-chars", 0)
+    assert "Choose another --host or --port" in refused(*serve, run_folder, "--port", 99999)
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
-        assert f"127.0.0.1:{port} cannot be used" in refused("serve", run_folder, "--port", port)
+        assert f"127.0.0.1:{port} cannot be used" in refused(*serve, run_folder, "--port", port)
 
 
 @pytest.mark.parametrize(
