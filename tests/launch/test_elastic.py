@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import torch
 
 from heed.runs.records import read_csv
 from tests import forkserver
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 # Adam divides by the gradient's size, so gradients that are 0 up to rounding would give random updates: SGD.
@@ -49,11 +49,8 @@ def test_a_run_killed_on_two_processes_resumes_on_one_and_on_three(tmp_path: Pat
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(tmp_path, whole, 2))
     process = start(tmp_path, killed, 2)
-    limit = time.monotonic() + 60
     try:
-        while not list(killed.glob("checkpoints/last-*.ckpt")):
-            assert time.monotonic() < limit
-            time.sleep(0.01)
+        wait_for(lambda: list(killed.glob("checkpoints/last-*.ckpt")))
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -19,6 +19,7 @@ import heed
 from tests import forkserver
 from tests.export.models import LINES
 from tests.serve.processes import Server, serving
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +102,7 @@ def test_clients_that_hang_up_do_no_harm(server: Server, expected: dict[str, str
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(sent)
     assert translate(server, LINES[0]) == expected[LINES[0]]
-    assert wait_until(lambda: 'heed_waiting_sentences{model="run"} 0.0' in metrics(server))
+    wait_for(lambda: 'heed_waiting_sentences{model="run"} 0.0' in metrics(server))
 
 
 def test_a_client_that_hangs_up_or_does_not_send_http_is_no_failure(run_folder: Path, tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_a_client_that_hangs_up_or_does_not_send_http_is_no_failure(run_folder: 
         with socket.create_connection(address) as connection:
             connection.sendall(head.format("/translate").encode() + b"Content-Length: 100\r\n\r\n{")
             time.sleep(0.5)
-        assert wait_until(lambda: 'path="/translate",status="400"' in metrics(running))
+        wait_for(lambda: 'path="/translate",status="400"' in metrics(running))
         for path in ("/translate", "/nowhere"):  # the second is answered before the body
             with socket.create_connection(address, timeout=30) as connection:
                 connection.sendall(head.format(path).encode() + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -134,13 +135,6 @@ def metrics(server: Server) -> str:
         return text
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    end = time.monotonic() + seconds
-    while not (holds := condition()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return holds
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_signal_finishes_what_was_accepted(run_folder: Path, number: signal.Signals) -> None:
     texts = [" ".join(LINES)] * 60
@@ -149,7 +143,7 @@ def test_a_signal_finishes_what_was_accepted(run_folder: Path, number: signal.Si
         request = {"q": texts, "source": "en", "target": "de"}
         thread = threading.Thread(target=lambda: answers.append(post(running, **request)))
         thread.start()
-        assert wait_until(lambda: 'heed_waiting_sentences{model="run"} 60.0' in metrics(running))
+        wait_for(lambda: 'heed_waiting_sentences{model="run"} 60.0' in metrics(running))
         running.process.send_signal(number)
         thread.join(60)
         assert running.process.wait(30) == {signal.SIGTERM: 0, signal.SIGINT: 130}[number]

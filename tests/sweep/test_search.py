@@ -17,6 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 from heed.sweep.study import read_study
 from tests import forkserver
 from tests.sweep.studies import make_study
+from tests.waiting import wait_for
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 TINY = [
@@ -68,13 +69,6 @@ def finish(process: "subprocess.Popen[str]") -> str:
 
 def trials(folder: Path, name: str = "study") -> list[FrozenTrial]:
     return optuna.load_study(study_name=name, storage=f"sqlite:///{folder / 'runs/study/study.db'}").trials
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def curve(run: Path) -> list[str]:
