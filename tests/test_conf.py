@@ -16,9 +16,7 @@ from heed.models import build_model
 
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
-REQUIRED = {
-    "files": ["data.train=[[a.en,a.de]]", "data.valid=[[b.en,b.de]]", "data.test=[[c.en,c.de]]"],
-}
+REQUIRED = {"files": ["data.train=[[a.en,a.de]]", "data.valid=[[b.en,b.de]]", "data.test=[[c.en,c.de]]"]}
 """Options of a corpus that have no default."""
 
 Compose = Callable[..., Command]

@@ -295,10 +295,7 @@ def test_a_call_may_add_edits(batch: tuple[Tensor, Tensor, Tensor]) -> None:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (
-            Edit("cross", "off", layers=[2]),
-            r"no such cross attention \(layers × heads: cross 2 × 5, encoder_self ",
-        ),
+        (Edit("cross", "off", layers=[2]), r"no such cross attention \(layers × heads: cross 2 × 5, encoder_self "),
         (Edit("cross", "off", layers=[0, -1]), "no such cross"),
         (Edit("encoder_self", "off", heads=[5]), "no such encoder_self"),
         (Edit("cross", torch.rand(3, 5, 2, 2)), "Weights of 3 layers and 5 heads must have 1 or 2 layers and 1"),

@@ -41,13 +41,7 @@ def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") 
     )
 
 
-def data(
-    cache: Path,
-    *,
-    bpe_dropout: float = 0.0,
-    seed: int = 1,
-    both_directions: bool = False,
-) -> TranslationData:
+def data(cache: Path, *, bpe_dropout: float = 0.0, seed: int = 1, both_directions: bool = False) -> TranslationData:
     dogs = corpus(cache, both_directions=both_directions)
     tokenizer = train_tokenizer(PAIRS, cache, tags=dogs.tags)
     planner = Planner(batch_tokens=120, device_tokens=128, pool=30, seed=seed)

@@ -16,16 +16,7 @@ from heed.data.text.corpus import Corpus
 from heed.errors import HeedError
 from heed.files import built_in_corpus
 from tests import forkserver
-from tests.data.texts import (
-    ENGLISH,
-    GERMAN,
-    ROOT,
-    compose_data,
-    hub_corpus,
-    load_files,
-    sentence_pairs,
-    write_lines,
-)
+from tests.data.texts import ENGLISH, GERMAN, ROOT, compose_data, hub_corpus, load_files, sentence_pairs, write_lines
 
 SHARED = ROOT.parent / "shared" / "data"
 

@@ -59,12 +59,7 @@ def test_the_ids_are_those_of_the_tokenizer(tokenizer: Tokenizer, tmp_path: Path
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("at_most", [200, pytest.param(None, marks=pytest.mark.full)])
 def test_the_sizes_of_blocks_and_shards_change_no_pair(
-    shard: int,
-    keep: bool,
-    at_most: int | None,
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    shard: int, keep: bool, at_most: int | None, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = Sentences([*PAIRS.src, *PAIRS.src[:60]], [*PAIRS.tgt, *PAIRS.tgt[:60]])
     rules = NO_RULES | {"drop_duplicates": not keep}

@@ -75,9 +75,7 @@ def test_the_loss_selects_the_best_checkpoint_while_bleu_is_zero(
 
 
 @pytest.mark.full
-def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted_run(
-    run: Callable[..., Path],
-) -> None:
+def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted_run(run: Callable[..., Path]) -> None:
     """The run stops between two rows of metrics.csv, and is killed while it writes the next row and checkpoints."""
     end = [*TINY, "trainer.max_steps=9", "trainer.keep_best=1", "callbacks.early_stopping.patience=5"]
     whole = run("whole", *end)
