@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from tests import cpu, forkserver, systems, type_checks  # before heed: importing a function of heed adds the checks
 
@@ -127,6 +128,16 @@ def tiny_model() -> Callable[..., Seq2Seq]:
         return model.double().eval()
 
     return build
+
+
+M = TypeVar("M", bound=torch.nn.Module)
+
+
+def randomised(module: M, std: float = 0.4) -> M:
+    """Return a module in eval mode with all weights random: none is 0 or 1, as norms and biases are at first."""
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+    return module.eval()
 
 
 @pytest.fixture

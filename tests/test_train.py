@@ -73,20 +73,8 @@ def test_overfits_a_tiny_corpus_and_writes_all_files(
 
     # The BLEU of results.json is sacreBLEU's of the written files.
     translations = folder / "translations"
-    command = [
-        sys.executable,
-        "-m",
-        "sacrebleu",
-        translations / "test.ref",
-        "-i",
-        translations / "test.hyp",
-        "-m",
-        "bleu",
-        "-b",
-        "-w",
-        "4",
-    ]
-    bleu = forkserver.run(command, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-m", "sacrebleu", "test.ref", "-i", "test.hyp", "-m", "bleu", "-b", "-w", "4"]
+    bleu = forkserver.run(command, cwd=translations, capture_output=True, text=True, check=True).stdout
     assert float(bleu) == pytest.approx(results["test"]["bleu"], abs=1e-4)
     assert (translations / "test.src").read_text() == (tmp_path / "a.xx").read_text()
 

@@ -67,16 +67,8 @@ def test_commands_are_found() -> None:
         ["heed", "x", "--y"],
     ]
     assert len(TRAIN) >= 20
-    assert {words[0] for words in HEED} >= {
-        "translate",
-        "score",
-        "evaluate",
-        "align",
-        "attend",
-        "compare",
-        "average",
-        "runs",
-    }
+    main = "translate score evaluate align attend compare average runs"
+    assert {words[0] for words in HEED} >= {*main.split()}
 
 
 @pytest.mark.parametrize("words", TRAIN, ids=" ".join)

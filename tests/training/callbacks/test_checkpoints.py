@@ -117,13 +117,8 @@ def test_a_resumed_run_names_the_best_checkpoints_that_were_deleted(
 
 def test_a_run_that_was_killed_after_its_last_step_averages_the_right_checkpoints(run: Callable[..., Path]) -> None:
     """A kill between the last checkpoint and the removal of an earlier one leaves nothing to train."""
-    options = (
-        *TINY,
-        "trainer.max_steps=3",
-        "trainer.validate_every=1",
-        "trainer.keep_last=2",
-        "weights=average_last_k",
-    )
+    options = [*TINY, "trainer.max_steps=3", "trainer.validate_every=1", "trainer.keep_last=2"]
+    options += ["weights=average_last_k"]
     folder = run("killed", *options)
     steps = json.loads((folder / "results.json").read_text())["averaged_steps"]
     (folder / "results.json").unlink()

@@ -21,15 +21,10 @@ from heed.runs.records import read_csv
 from heed.training.callbacks.ema import EMA
 
 SMALL = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "batching.batch_tokens=100"]
-SMALL += [
-    "model=transformer",
-    "model.d_model=16",
-    "model.d_ff=16",
-    "model.num_heads=2",
-    "callbacks.attention_maps=null",
-]
-SMALL += ["test=false", "search=greedy", "search.max_length_factor=0.0", "search.max_length_extra=4"]
-SMALL += ["trainer=cpu", "trainer.precision=32-true", "trainer.max_epochs=null", "trainer.validate_every=2"]
+SMALL += ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"]
+SMALL += ["callbacks.attention_maps=null", "test=false", "search=greedy"]
+SMALL += ["search.max_length_factor=0.0", "search.max_length_extra=4", "trainer=cpu", "trainer.precision=32-true"]
+SMALL += ["trainer.max_epochs=null", "trainer.validate_every=2"]
 
 
 @pytest.mark.parametrize("decay", [0.3, 0.6])
