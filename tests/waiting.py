@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], T], seconds: float = 60) -> T:
+def wait_for(condition: Callable[[], T], seconds: float = 200) -> T:
     """Return the value of a condition as soon as it is true, and fail if it is not within these seconds."""
     end = time.monotonic() + seconds
     while not (value := condition()):
