@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from tests import cpu, forkserver, systems, type_checks  # before heed: importing a function of heed adds the checks
 
@@ -17,6 +18,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hypothesis import settings
 
 from heed import launch
+from heed.cli import main
 from heed.launch.compose import Command
 from heed.launch.compose import compose as launch_compose
 from heed.models import build_model
@@ -79,7 +81,7 @@ def slow_modules_first(items: list[pytest.Item], *, workers: int) -> list[pytest
 
     Each part begins with its share of the slow modules, so that no worker waits for another one's slow test at the end.
     """
-    marks = ("slow", "reliability", "docs")
+    marks = ("slow", "reliability", "docs", "browser", "full")
     slow = dict.fromkeys(item.path for item in items if any(map(item.get_closest_marker, marks)))
     worker_of = {path: number % workers for number, path in enumerate(slow)}
     quick = [item for item in items if item.path not in slow]
@@ -128,6 +130,16 @@ def tiny_model() -> Callable[..., Seq2Seq]:
     return build
 
 
+M = TypeVar("M", bound=torch.nn.Module)
+
+
+def randomised(module: M, std: float = 0.4) -> M:
+    """Return a module in eval mode with all weights random: none is 0 or 1, as norms and biases are at first."""
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+    return module.eval()
+
+
 @pytest.fixture
 def compose() -> Callable[..., Command]:
     """``compose(*words)`` returns what ``train.py WORDS`` asks for, optionally in another folder."""
@@ -154,6 +166,30 @@ def run(
         return folder
 
     return trained
+
+
+@pytest.fixture
+def heed_cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """``heed_cli(command, *options)`` runs ``heed`` and returns exit status, standard output and standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()  # of what came before
+        status = main([str(argument) for argument in arguments])
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def refused(heed_cli: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+    """``refused(command, *options)`` runs ``heed``, which must fail, and returns the one sentence that it prints."""
+
+    def message(*arguments: object) -> str:
+        status, out, err = heed_cli(*arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        return err
+
+    return message
 
 
 @pytest.fixture

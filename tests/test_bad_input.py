@@ -144,7 +144,6 @@ def test_a_wrong_option(error_of: ErrorOf, tmp_path: Path, wrong: list[str], mes
     assert not list(tmp_path.glob("runs/*/*"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("right", [right for _, _, right in SETTINGS if right], ids=" ".join)
 @pytest.mark.full
 def test_the_same_option_with_a_right_value(compose: Callable[..., Command], tmp_path: Path, right: list[str]) -> None:

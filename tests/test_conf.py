@@ -16,9 +16,7 @@ from heed.models import build_model
 
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
-REQUIRED = {
-    "files": ["data.train=[[a.en,a.de]]", "data.valid=[[b.en,b.de]]", "data.test=[[c.en,c.de]]"],
-}
+REQUIRED = {"files": ["data.train=[[a.en,a.de]]", "data.valid=[[b.en,b.de]]", "data.test=[[c.en,c.de]]"]}
 """Options of a corpus that have no default."""
 
 Compose = Callable[..., Command]
@@ -28,35 +26,17 @@ def choices(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
+GROUPS = ("model", "model/positions", "model/self_attention", "module/teacher_forcing", "optimizer", "search",
+          "tokenizer", "trainer", "logger", "debug")  # fmt: skip
 OVERRIDES = [
-    pytest.param([f"{group}={choice}"], id=f"{group}={choice}")
-    for group in (
-        "model",
-        "model/positions",
-        "model/self_attention",
-        "module/teacher_forcing",
-        "optimizer",
-        "search",
-        "tokenizer",
-        "trainer",
-        "logger",
-        "debug",
-    )
-    for choice in choices(group)
-] + [
-    *(
-        pytest.param(["model=rnn", f"model/attention={name}"], id=f"attention={name}")
-        for name in choices("model/attention")
-    ),
-    *(pytest.param([f"data={name}", *REQUIRED.get(name, [])], id=f"data={name}") for name in choices("data")),
-    *(
-        pytest.param([f"schedule={name}", "trainer.max_steps=1000"], id=f"schedule={name}")
-        for name in choices("schedule")
-    ),
+    *([f"{group}={choice}"] for group in GROUPS for choice in choices(group)),
+    *(["model=rnn", f"model/attention={name}"] for name in choices("model/attention")),
+    *([f"data={name}", *REQUIRED.get(name, [])] for name in choices("data")),
+    *([f"schedule={name}", "trainer.max_steps=1000"] for name in choices("schedule")),
 ]
 
 
-@pytest.mark.parametrize("overrides", OVERRIDES)
+@pytest.mark.parametrize("overrides", OVERRIDES, ids=" ".join)
 def test_every_choice_builds(compose: Compose, overrides: list[str]) -> None:
     check_options(compose(*overrides).options)
 

@@ -14,12 +14,6 @@ from heed.launch.compose import Command
 from heed.launch.plan import check_options
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-TINY = [
-    "trainer=cpu", "model.d_model=8", "model.num_heads=2", "model.d_ff=16", "model.encoder_layers=1",
-    "model.decoder_layers=1", "tokenizer.vocab_size=auto", "module.r_drop=0", "batching.batch_tokens=200",
-    "schedule.warmup_steps=1", "trainer.max_steps=30", "trainer.validate_every=4", "trainer.log_every=1",
-    "trainer.keep_last=2", "callbacks.diagnosis=null", "callbacks.attention_heads=null", "search.beam=2", "logger=none",
-]  # fmt: skip
 
 
 SCRIPTS = sorted(path for path in RECIPES.glob("*.sh") if os.access(path, os.X_OK))

@@ -1,6 +1,5 @@
 """Complete runs: what they learn and write, and that the number of processes changes nothing."""
 
-import csv
 import json
 import random
 import sys
@@ -15,6 +14,7 @@ from heed.cli import main as heed
 from heed.decoding import BeamSearch
 from heed.inference import model_folder
 from heed.inference.translator import Translator
+from heed.runs.records import read_csv
 from heed.training.schedules import Cosine
 from tests import forkserver
 
@@ -46,11 +46,6 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model" / "model.safetensors")
 
 
-def metrics(folder: Path) -> list[dict[str, str]]:
-    with (folder / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_overfits_a_tiny_corpus_and_writes_all_files(
@@ -78,20 +73,8 @@ def test_overfits_a_tiny_corpus_and_writes_all_files(
 
     # The BLEU of results.json is sacreBLEU's of the written files.
     translations = folder / "translations"
-    command = [
-        sys.executable,
-        "-m",
-        "sacrebleu",
-        translations / "test.ref",
-        "-i",
-        translations / "test.hyp",
-        "-m",
-        "bleu",
-        "-b",
-        "-w",
-        "4",
-    ]
-    bleu = forkserver.run(command, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-m", "sacrebleu", "test.ref", "-i", "test.hyp", "-m", "bleu", "-b", "-w", "4"]
+    bleu = forkserver.run(command, cwd=translations, capture_output=True, text=True, check=True).stdout
     assert float(bleu) == pytest.approx(results["test"]["bleu"], abs=1e-4)
     assert (translations / "test.src").read_text() == (tmp_path / "a.xx").read_text()
 
@@ -134,7 +117,7 @@ def test_trains_in_bf16(run: Run, files: list[str], family: str) -> None:
     # Weights stay in fp32.
     assert {tensor.dtype for tensor in weights(folder).values()} == {torch.float32}
     fp32 = run("fp32", *files, *TINY[family], *LIMITS, "trainer.precision=32-true", *bf16[1:])
-    losses = [float(metrics(folder)[-1]["valid_loss"]) for folder in (folder, fp32)]
+    losses = [float(read_csv(folder / "metrics.csv")[-1]["valid_loss"]) for folder in (folder, fp32)]
     assert losses[0] == pytest.approx(losses[1], rel=0.01)
 
 
@@ -145,7 +128,7 @@ def test_options_override_the_optimizer_state_of_a_checkpoint(run: Run, files: l
     (checkpoint,) = first.glob("checkpoints/last-*.ckpt")
     options = ["schedule=cosine", "schedule.warmup_steps=0", "optimizer.lr=5e-4", "optimizer.weight_decay=0.25"]
     second = run("second", *common, "trainer.max_steps=6", *options, f"ckpt_path='{checkpoint}'")
-    rates = {int(row["step"]): float(row["lr"]) for row in metrics(second) if row["lr"]}
+    rates = {int(row["step"]): float(row["lr"]) for row in read_csv(second / "metrics.csv") if row["lr"]}
     expected = Cosine(warmup_steps=0, total_steps=6, floor=0.02)
     assert rates == {step: pytest.approx(5e-4 * expected(step - 1)) for step in (4, 5, 6)}
     (last,) = second.glob("checkpoints/last-*.ckpt")
@@ -158,7 +141,7 @@ def test_options_override_the_optimizer_state_of_a_checkpoint(run: Run, files: l
 @pytest.mark.parametrize("name", ["sutskever2014", "bahdanau2015", "luong2015", "vaswani2017", "base_2026"])
 def test_the_classics_train(run: Run, name: str) -> None:
     folder = run(name, f"experiment={name}", "debug=smoke", "data.train=300", "data.long=4", "trainer=cpu")
-    losses = [float(row["loss"]) for row in metrics(folder) if row["loss"]]
+    losses = [float(row["loss"]) for row in read_csv(folder / "metrics.csv") if row["loss"]]
     assert losses[-1] < losses[0]
 
 
@@ -184,7 +167,7 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
     # Each sentence is translated once, and one folder is written.
     assert (two / "translations" / "test.hyp").read_text().count("\n") == 40
     assert [path.name for path in two.parent.iterdir()].count("two") == 1
-    assert len(metrics(two)) == len(metrics(one))
+    assert len(read_csv(two / "metrics.csv")) == len(read_csv(one / "metrics.csv"))
 
 
 def test_one_model_of_both_directions(run: Run, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:

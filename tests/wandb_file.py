@@ -1,11 +1,12 @@
 """Read the files of offline wandb runs: protobuf records in LevelDB's log format (its doc/log_format.md)."""
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import wait_for
 
 BLOCK = 32768
 FILE_HEADER = CHUNK_HEADER = 7
@@ -35,11 +36,7 @@ def read_wandb(folder: Path, part: str = "wandb/offline-run-*") -> WandbRun:
     """Read a part of a run folder's wandb run, by default the only one, and wait until wandb has written its end."""
     (path,) = folder.glob(f"{part}/run-*.wandb")
     # wandb's process may write after the run has ended; the exit code is its last record.
-    for _ in range(300):
-        if (run := _read(path)).exit_code is not None:
-            return run
-        time.sleep(0.1)
-    raise AssertionError(f"{path} has no exit record")
+    return wait_for(lambda: run if (run := _read(path)).exit_code is not None else None)
 
 
 def _read(path: Path) -> WandbRun:

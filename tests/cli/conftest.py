@@ -1,19 +1,3 @@
-"""Run ``heed`` in the test process."""
+"""``heed(command, *options)`` is short for ``heed_cli(…)``."""
 
-from collections.abc import Callable
-from typing import Any
-
-import pytest
-
-from heed.cli import main
-
-
-@pytest.fixture
-def heed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """``heed(command, *options)``: exit status, standard output and standard error."""
-
-    def run(*arguments: Any) -> tuple[int, str, str]:
-        status = main([str(argument) for argument in arguments])
-        return (status, *capsys.readouterr())
-
-    return run
+from tests.conftest import heed_cli as heed  # noqa: F401

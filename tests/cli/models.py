@@ -12,6 +12,7 @@ from heed.models.seq2seq import Seq2Seq
 from tests.tokenizers import train_tokenizer
 
 Heed = Callable[..., tuple[int, str, str]]
+Refused = Callable[..., str]
 TinyModel = Callable[..., Seq2Seq]
 
 LINES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]

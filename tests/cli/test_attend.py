@@ -18,7 +18,7 @@ from heed.inference.loading import load
 from heed.interventions import force
 from heed.plot.attention_map import most_informative_head
 from heed.report.attention import System, attention_page
-from tests.cli.models import TinyModel, save_model
+from tests.cli.models import Refused, TinyModel, save_model
 
 TEXT = ["the tired dog sleeps .", "two men play .", "der müde Hund schläft .", "zwei Männer spielen </script> ."]
 SOURCES, TARGETS = TEXT[:2], TEXT[2:]
@@ -54,7 +54,7 @@ def test_page_holds_the_maps_of_all_models(
 
 
 def test_forced_words_are_shown_beside_the_translation_as_it_is(
-    folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
     out, archive = tmp_path / "page.html", tmp_path / "maps.npz"
     options = ["--tgt", TARGETS[0], "--out", str(out), "--npz", str(archive), "--device", "cpu"]
@@ -69,8 +69,7 @@ def test_forced_words_are_shown_beside_the_translation_as_it_is(
     with np.load(archive) as arrays:
         np.testing.assert_allclose(arrays["model2.0.cross"], forced[1].cross, atol=1e-6)
     for wrong in ("cross: Hund -> cat", "encoder: dog -> the", "Hund"):
-        assert main(["attend", "--model", str(folders[1]), SOURCES[0], "--force", wrong, *options]) == 2
-        assert re.fullmatch(r"heed: [^\n]+\n", capsys.readouterr().err)
+        refused("attend", "--model", folders[1], SOURCES[0], "--force", wrong, *options)
 
 
 ACT = """
@@ -178,16 +177,12 @@ def test_errors_are_one_sentence(
     folders: tuple[Path, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
     options: list[str],
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-    assert main(["attend", "--model", str(folders[0]), *options]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert len(err.splitlines()) == 1
-    assert message in err
+    assert message in refused("attend", "--model", folders[0], *options)
     assert not Path("attention.html").exists()

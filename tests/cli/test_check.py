@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from grammar.corpus import generate
 
-from tests.cli.models import Heed, write
+from tests.cli.models import Heed, Refused, write
 
 OWN_CORPUS = """
 from heed.data.text.synthetic_corpus import SyntheticCorpus
@@ -159,8 +159,7 @@ def test_a_corpus_class_without_reverse_is_checked(heed: Heed, tmp_path: Path, m
     assert "no fault found in 300 pairs" in out
 
 
-def test_mistakes_are_sentences(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:
-    status, out, err = heed("check", files["train.en"], tmp_path / "missing.de", f"cache_dir={tmp_path}/cache")
-    assert (status, out) == (2, "")
-    assert "missing.de does not exist" in err
-    assert heed("check", "data.trian=3")[0] == 2
+def test_mistakes_are_sentences(files: dict[str, Path], refused: Refused, tmp_path: Path) -> None:
+    given = (files["train.en"], tmp_path / "missing.de", f"cache_dir={tmp_path}/cache")
+    assert "missing.de does not exist" in refused("check", *given)
+    assert "data.trian is unknown" in refused("check", "data.trian=3")

@@ -20,6 +20,7 @@ from heed.evaluation.metrics import METRICS
 from heed.evaluation.scores import SystemOutput
 from heed.evaluation.words import casefolded_words
 from tests import forkserver
+from tests.cli.models import Heed, Refused
 from tests.report.html import Page
 
 EXAMPLES = generate(seed=5, train=200, valid=1, test=150, long=1)
@@ -106,7 +107,7 @@ def test_verdict_names_the_better_run(
         assert sum(bucket["sentences"] for bucket in bucketing["buckets"]) == 150
 
 
-def test_further_metrics_are_compared(make_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_further_metrics_are_compared(make_run: Callable[..., Path], tmp_path: Path, refused: Refused) -> None:
     runs = [make_run("a", 0.3), make_run("b", 0.1)]
     found = compare(tmp_path / "out", *runs, "--metrics", "ter,length-ratio")
     for side, run in zip(found["sides"], runs, strict=True):
@@ -116,16 +117,12 @@ def test_further_metrics_are_compared(make_run: Callable[..., Path], tmp_path: P
         assert found["signatures"]["TER"] == expected.signature
     page = (tmp_path / "out" / "index.html").read_text()
     assert f"{found['sides'][0]['metrics']['length-ratio'][0]:.4f}" in page
-    arguments = ["compare", *map(str, runs), "--metrics", "perplexity", "--out", str(tmp_path / "other")]
-    assert main(arguments) == 2  # the runs have no models
+    refused("compare", *runs, "--metrics", "perplexity", "--out", tmp_path / "other")  # the runs have no models
 
 
-def test_a_table_is_all_of_standard_output(
-    make_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_is_all_of_standard_output(make_run: Callable[..., Path], tmp_path: Path, heed_cli: Heed) -> None:
     runs = [make_run("a", 0.3), make_run("b", 0.1)]
-    assert main(["compare", *map(str, runs), "--table", "csv", "--out", str(tmp_path / "out")]) == 0
-    out, err = capsys.readouterr()
+    _, out, err = heed_cli("compare", *runs, "--table", "csv", "--out", tmp_path / "out")
     assert [line.partition(",")[0] for line in out.splitlines()] == ["", "a", "b"]
     assert "Page: " in err
 
@@ -245,11 +242,7 @@ def test_a_comparison_in_python(make_run: Callable[..., Path]) -> None:
     ],
 )
 def test_errors_are_one_sentence(
-    make_run: Callable[..., Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    make_run: Callable[..., Path], tmp_path: Path, refused: Refused, arguments: list[str], message: str
 ) -> None:
     runs = {
         name: make_run(name, 0.2, seed=seed) for seed, name in enumerate(("a", "b", "empty", "short", "other", "fewer"))
@@ -261,10 +254,7 @@ def test_errors_are_one_sentence(
         file.write_text("".join([*lines[:2], "x\n", *lines[3:]] if run == "other" else lines[:-1]))
     (tmp_path / "bad.jsonl").write_text('{"src": "a", "good": "b", "bad": "c", "tag": "d"}\n{"src": "a"}\n')
     filled = [argument.format(tmp=tmp_path, **runs) for argument in arguments]
-    assert main(["compare", "--out", str(tmp_path / "out"), *filled]) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert len(err.splitlines()) == 1
+    assert message in refused("compare", "--out", tmp_path / "out", *filled)
 
 
 @pytest.mark.full

@@ -7,7 +7,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from tests.cli.models import Heed
+from tests.cli.models import Heed, Refused
 from tests.report.html import Page
 from tests.sweep.conftest import quiet_optuna as quiet_optuna
 from tests.sweep.studies import make_study, make_trial, write_verdict
@@ -75,18 +75,16 @@ def test_verdict_and_the_command_that_repeats_it(heed: Heed, study: Path, tmp_pa
         (["{tmp}/small", "--html", "{tmp}"], "is a folder"),
     ],
 )
-def test_errors_are_one_sentence(heed: Heed, study: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
-    status, _, err = heed("sweep", *(argument.format(tmp=tmp_path) for argument in arguments))
-    assert status == 2
-    assert message.format(tmp=tmp_path) in err
-    assert len(err.splitlines()) == 1
+def test_errors_are_one_sentence(
+    refused: Refused, study: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    assert message.format(tmp=tmp_path) in refused("sweep", *(word.format(tmp=tmp_path) for word in arguments))
 
 
 @pytest.mark.parametrize("extra", ["optuna", "sqlalchemy"])
-def test_without_the_extra(heed: Heed, study: Path, monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
+def test_without_the_extra(refused: Refused, study: Path, monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
     monkeypatch.setitem(sys.modules, extra, None)
     for name in ("heed.sweep.study", "sqlalchemy.exc"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    status, _, err = heed("sweep", study)
-    assert status == 2
-    assert err.startswith(f"heed: heed sweep needs {extra}, which is not installed: run `pip install -e '.[sweep]'`")
+    message = f"heed: heed sweep needs {extra}, which is not installed: run `pip install -e '.[sweep]'`"
+    assert refused("sweep", study).startswith(message)

@@ -189,7 +189,6 @@ def test_two_translations_into_one_file_end_in_a_sentence(translate: Heed, tmp_p
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_killed_translation_is_resumed_to_the_same_file(folder: Path, tmp_path: Path) -> None:
     lines = [f"{LINES[i % 4]} {LINES[i % 3]} {'abcde'[i % 5]}" for i in range(2_500)]
     source, output, whole = tmp_path / "in.txt", tmp_path / "out.txt", tmp_path / "whole.txt"

@@ -84,8 +84,7 @@ def test_equal_systems_have_no_significant_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "fault"),
-    [((60, 999), "not trained enough ({} and {} steps)"), ((60, 1000), "broken")],
+    ("steps", "fault"), [((60, 999), "not trained enough ({} and {} steps)"), ((60, 1000), "broken")]
 )
 def test_two_models_that_do_not_translate_are_not_compared(steps: tuple[int, int], fault: str) -> None:
     a, b = make_run(["x"] * 120, steps=steps[0]), make_run(["the dogs y"] * 120, steps=steps[1])

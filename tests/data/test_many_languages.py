@@ -181,7 +181,6 @@ def test_the_mean_of_several_sets_says_so() -> None:
     assert scores_of_tests({"sets": sets}, {}) is None
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_one_model_learns_every_direction(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from heed.launch import train

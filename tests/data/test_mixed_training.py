@@ -241,7 +241,6 @@ def test_the_gradients_of_processes_average_to_those_of_one(
         torch.testing.assert_close(torch.stack([nll for _, nll in found]).sum(0), nll)
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_two_processes_train_on_a_mixture_like_one(mixed: Path) -> None:
     results = []

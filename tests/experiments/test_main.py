@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ from experiments.claims import CLAIMS, heads, parallel, score_functions, vanishi
 from experiments.runner import ROOT, ExperimentRunner, ModelSpec, TrainedModel
 
 from heed.data.text.synthetic_corpus import read_split
+from tests import forkserver
 
 TINY = (
     "data=synthetic", "data.train=400", "data.valid=60", "data.test=60", "data.long=20", "trainer=cpu",
@@ -30,8 +30,6 @@ SMALLER = {
     "rnn": ("model.d_model=8", "model.d_embedding=8"),
 }
 ONE_STEP = ("trainer.max_steps=1", "trainer.validate_every=1", "schedule.warmup_steps=0")
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -130,6 +128,6 @@ def test_hardness_and_antecedents_of_a_run(
 )
 def test_commands_start_from_a_shell(arguments: list[str], status: int, printed: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = forkserver.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == status, done.stderr
     assert printed in done.stdout + done.stderr

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from tests.export.models import ADDITIVE, PARAMETER_FREE, positions, transformer
 pytestmark = pytest.mark.slow
 
 Heed = Callable[..., tuple[int, str, str]]
+Refused = Callable[..., str]
 
 ARCHITECTURES = {
     "rnn": RNN,
@@ -44,29 +44,24 @@ REFUSED = [
 ]
 
 
-def refusal(heed_cli: Heed, run: Path, *options: Any) -> str:
-    """Return the message of an export that fails and leaves nothing."""
-    status, _, err = heed_cli("export", run, *options)
-    assert status == 2
-    assert not list((run / "export").glob("*"))
-    return err
-
-
 @pytest.mark.parametrize(("to", "architecture", "reason"), REFUSED)
 def test_the_message_says_which_option_is_in_the_way(
-    heed_cli: Heed, tmp_path: Path, to: str, architecture: str, reason: str
+    refused: Refused, tmp_path: Path, to: str, architecture: str, reason: str
 ) -> None:
-    err = refusal(heed_cli, write_run(tmp_path / "run", ARCHITECTURES[architecture]), "--to", to)
+    run = write_run(tmp_path / "run", ARCHITECTURES[architecture])
+    err = refused("export", run, "--to", to)
     assert reason in err
+    assert not list((run / "export").glob("*"))
     assert to != "huggingface" or architecture == "rnn" or "--to ctranslate2" in err
 
 
-def test_other_refusals(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_refusals(refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_run(tmp_path / "run", transformer())
-    assert "--quantization is for" in refusal(heed_cli, run, "--to", "huggingface", "--quantization", "int8")
-    assert "already exists" in refusal(heed_cli, run, "--to", "ctranslate2", "--out", run / "model")
+    assert "--quantization is for" in refused("export", run, "--to", "huggingface", "--quantization", "int8")
+    assert "already exists" in refused("export", run, "--to", "ctranslate2", "--out", run / "model")
     monkeypatch.setitem(ctranslate2_model.EPSILON, "layer", 10.0)  # computes something else
-    assert "differ from heed's" in refusal(heed_cli, run, "--to", "ctranslate2")
+    assert "differ from heed's" in refused("export", run, "--to", "ctranslate2")
+    assert not list((run / "export").glob("*"))
 
 
 def test_an_interrupted_export_leaves_nothing(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,10 +36,7 @@ def test_saved_settings_replace_the_defaults() -> None:
 
 def test_changes_replace_the_saved_settings() -> None:
     saved = DEFAULTS["sample"] | {"temperature": 0.5, "seed": 9, "n_best": 4, "max_length_extra": 7}
-    assert resolve_search(saved, top_k=3, seed=None) == (
-        "sample",
-        saved | {"n_best": 1, "top_k": 3},
-    )
+    assert resolve_search(saved, top_k=3, seed=None) == ("sample", saved | {"n_best": 1, "top_k": 3})
     assert resolve_search(SAVED, seed=None) == ("beam", SAVED)
     kind, settings = resolve_search(SAVED, mbr=True, samples=5)
     assert (kind, settings["beam"], settings["samples"], settings["max_length_extra"]) == ("mbr", 3, 5, 3)

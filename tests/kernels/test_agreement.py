@@ -115,8 +115,7 @@ CASES: dict[str, Case] = {
     "masked_softmax": Case(((2, 3, 5, 7),), lambda room, x: room.masked_softmax(4 * x, mask(2, 1, 5, 7))),
     "masked_softmax: one key": Case(((3, 5, 1),), lambda room, x: room.masked_softmax(x, mask(3, 5, 1))),
     "prepared_linear": Case(
-        ((2, 3, 7), (11, 7), (11,), (5, 7), (5,)),
-        lambda room, x, *maps: room.prepared_linear(maps[:2], maps[2:])(x),
+        ((2, 3, 7), (11, 7), (11,), (5, 7), (5,)), lambda room, x, *maps: room.prepared_linear(maps[:2], maps[2:])(x)
     ),
     "prepared_linear: no bias": Case(((0, 7), (11, 7)), lambda room, x, w: room.prepared_linear((w, None))(x)),
     "repeated_linear": Case(((3, 1, 7), (7, 7), (7,)), repeat),
@@ -127,10 +126,7 @@ CASES: dict[str, Case] = {
     **{f"recur: {cell}, padded": recur(cell, lengths=torch.tensor([6, 1, 4])) for cell in CELLS},
     **{
         f"{name}: rows={rows}, smoothing={smoothing}, bias={bias}": make(rows=rows, smoothing=smoothing, bias=bias)
-        for name, make in (
-            ("cross_entropy", loss),
-            ("R-Drop", r_drop),
-        )
+        for name, make in (("cross_entropy", loss), ("R-Drop", r_drop))
         for rows, smoothing, bias in ((1, 0.0, True), (13, 0.1, False), (13, 0.1, True))
     },
 }

@@ -61,7 +61,6 @@ def test_freed_memory_is_kept_in_huge_pages_that_were_used() -> None:
         assert huge > 200  # where memory is fragmented, the kernel has too few whole pages of 2 MiB for all 400
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(max_onednn_rows() < 1400, reason="MKL multiplies so many rows on this CPU, and caches no shapes")
 @pytest.mark.full
 def test_memory_does_not_grow_with_the_shapes_of_products() -> None:

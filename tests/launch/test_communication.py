@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from tests import forkserver
 from tests.launch.test_elastic import start
 from tests.launch.test_processes import free_port
+from tests.waiting import wait_for
 
 EXCHANGE = """
 import os, sys, time
@@ -35,7 +35,6 @@ except RuntimeError as error:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.reliability
 @pytest.mark.parametrize(
     ("mode", "detail"),
@@ -69,30 +68,22 @@ def find_second_process(process: subprocess.Popen[str]) -> int | None:
     return next((int(child) for child in children if "train.py" in Path(f"/proc/{child}/cmdline").read_text()), None)
 
 
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_a_process_whose_parent_is_killed_before_their_group_exists_ends_with_a_message(tmp_path: Path) -> None:
     process = start(tmp_path, tmp_path / "run", 2)
-    limit = time.monotonic() + 60
-    while find_second_process(process) is None:
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    wait_for(lambda: find_second_process(process))
     process.kill()
     _, printed = process.communicate(timeout=60)  # until the second process has closed stderr too
     assert "train.py: The first process of this run has ended: see its output.\n" in printed
 
 
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_a_run_whose_second_process_is_killed_ends_with_a_message(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = start(tmp_path, folder, 2)
     try:
-        limit = time.monotonic() + 60
-        while not list(folder.glob("checkpoints/last-*.ckpt")):
-            assert time.monotonic() < limit
-            time.sleep(0.01)
+        wait_for(lambda: list(folder.glob("checkpoints/last-*.ckpt")))
         second = find_second_process(process)
         assert second is not None
         os.kill(second, signal.SIGKILL)

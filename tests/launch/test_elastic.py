@@ -1,19 +1,19 @@
 """A run that was killed resumes on another number of processes; what happens in one process concerns all."""
 
-import csv
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from heed.runs.records import read_csv
 from tests import forkserver
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 # Adam divides by the gradient's size, so gradients that are 0 up to rounding would give random updates: SGD.
@@ -43,36 +43,27 @@ def finish(process: subprocess.Popen[str]) -> None:
     assert process.returncode == 0, printed
 
 
-def rows(folder: Path) -> list[dict[str, str]]:
-    with (folder / "metrics.csv").open(encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
-
-
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_a_run_killed_on_two_processes_resumes_on_one_and_on_three(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(start(tmp_path, whole, 2))
     process = start(tmp_path, killed, 2)
-    limit = time.monotonic() + 60
     try:
-        while not list(killed.glob("checkpoints/last-*.ckpt")):
-            assert time.monotonic() < limit
-            time.sleep(0.01)
+        wait_for(lambda: list(killed.glob("checkpoints/last-*.ckpt")))
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     assert not (killed / "results.json").exists()
 
-    expected = rows(whole)
+    expected = read_csv(whole / "metrics.csv")
     results = json.loads((whole / "results.json").read_text())
     for processes in (1, 3):
         folder = tmp_path / f"on_{processes}"
         shutil.copytree(killed, folder)
         finish(start(tmp_path, folder, processes, "resume=true"))
         # The mean loss of each step shows that it has the same sentences.
-        found = rows(folder)
+        found = read_csv(folder / "metrics.csv")
         assert [row["step"] for row in found] == [row["step"] for row in expected]
         for name in ("loss", "nll", "grad_norm", "valid_loss"):
             values, wanted = ([float(row[name]) for row in table if row[name]] for table in (found, expected))
@@ -96,7 +87,6 @@ class NaNLoss(Callback):
 
 
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.reliability
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
 def test_a_loss_that_is_not_finite_in_one_process_skips_the_step_in_all(tmp_path: Path, precision: str) -> None:

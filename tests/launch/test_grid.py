@@ -74,7 +74,6 @@ def test_a_grid_that_is_a_preset(command: Callable[..., tuple[int, str]], tmp_pa
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
     # The jobs with guided_alignment=none.align fail: there is no such file.
     settings = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn,transformer_tiny",

@@ -130,10 +130,7 @@ def test_a_fine_tuned_run_inherits_architecture_and_tokenizer_and_has_the_scores
     ("overrides", "message"),
     [
         (["model=transformer"], "init_from=parent is a model of the family rnn: leave out model=NAME."),
-        (
-            ["model.d_model=10", "model.dropout=0.3"],
-            "cannot be trained with other model.d_model, which change",
-        ),
+        (["model.d_model=10", "model.dropout=0.3"], "cannot be trained with other model.d_model, which change"),
         (["model=rnn", "model/attention=general"], "cannot be trained with other model.attention, which change"),
         (["model.dropout=1.5"], "model.dropout=1.5 must be a number in [0, 1)"),
         (["tokenizer=unigram"], "tokenizer cannot be chosen with init_from="),

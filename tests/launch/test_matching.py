@@ -125,7 +125,6 @@ def test_what_cannot_be_matched_is_an_error(finished: FinishedRun, overrides: li
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_a_grid_with_equal_parameters_and_one_with_equal_tokens(tmp_path: Path) -> None:
     options = ["-m", "model=rnn,transformer_tiny", "data.train=60", "data.valid=6", "data.test=6", "data.long=3",
                "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=4", "trainer.log_every=2", "search=greedy",

@@ -62,7 +62,7 @@ def losses(run: Path) -> list[str]:
 
 @pytest.mark.full
 @pytest.mark.reliability
-@pytest.mark.parametrize("attempt", [0, *(pytest.param(again, marks=pytest.mark.full) for again in (1, 2))])
+@pytest.mark.parametrize("attempt", range(3))
 def test_two_runs_of_one_name_started_at_once_have_two_folders(tmp_path: Path, attempt: int) -> None:
     command = [sys.executable, TRAIN, *TINY, "trainer=cpu"]
     both = [start(tmp_path, [*command, f"seed={seed}"]) for seed in (1, 2)]
@@ -89,7 +89,6 @@ def test_a_run_cannot_be_resumed_twice_at_once(tmp_path: Path) -> None:
     assert (run / "results.json").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_every_launcher_writes_one_folder_and_the_same_metrics(tmp_path: Path) -> None:
     command = [TRAIN, *TINY, *TWO]

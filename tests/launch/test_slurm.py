@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.launch.test_processes import free_port
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 TINY = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn",
@@ -101,14 +101,11 @@ def started_job(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 def wait_for_steps(run: Path, steps: int) -> None:
     """Wait until the run has written the metrics of this many steps."""
-    metrics, limit = run / "metrics.csv", time.monotonic() + 60
-    while not metrics.exists() or len(metrics.read_text().splitlines()) <= steps:
-        assert time.monotonic() < limit
-        time.sleep(0.1)
+    metrics = run / "metrics.csv"
+    wait_for(lambda: metrics.exists() and len(metrics.read_text().splitlines()) > steps)
 
 
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_the_batch_script_of_the_docs_requeues_its_job_and_resumes(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "wmt" / "17"
@@ -167,7 +164,6 @@ def workers(process: subprocess.Popen[str]) -> list[int]:
 
 
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_signals_under_torchrun_save_a_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"

@@ -20,6 +20,7 @@ from heed.layers.attention import (
 )
 from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.positions import PositionsConfig, RelativePositions, RotaryPositions
+from tests.conftest import randomised
 
 B, T, S, H, E, V = 2, 5, 7, 3, 11, 13
 D = H * E
@@ -32,13 +33,9 @@ MASKS = {
 
 
 def attention(*, dropout: float = 0.0) -> MultiHeadAttention:
-    """With random biases too, which are zero at first."""
-    module = MultiHeadAttention(
-        d_model=D, num_heads=H, score="scaled_dot", dropout=dropout, positions=RelativePositions()
-    )
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return module.eval()
+    positions = RelativePositions()
+    module = MultiHeadAttention(d_model=D, num_heads=H, score="scaled_dot", dropout=dropout, positions=positions)
+    return randomised(module, std=0.3)
 
 
 def copy_attention(ours: Attention, theirs: nn.MultiheadAttention) -> None:

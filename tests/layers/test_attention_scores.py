@@ -8,14 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heed.errors import HeedError
-from heed.layers.attention_scores import (
-    SCORES,
-    AdditiveScore,
-    GeneralScore,
-    LocationScore,
-    ScoreFunction,
-    ScoreOptions,
-)
+from heed.layers.attention_scores import SCORES, AdditiveScore, GeneralScore, LocationScore, ScoreFunction, ScoreOptions
 
 B, T, S, D, C = 2, 3, 5, 7, 11
 EVERYTHING = torch.ones(B, S, dtype=torch.bool)

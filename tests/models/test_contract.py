@@ -20,7 +20,7 @@ from heed.models import FAMILIES, build_model
 from heed.models.rnn_config import AttentionConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq, TrainableSeq2Seq
 from heed.symbols import BOS, EOS, PAD
-from tests.conftest import CONFIGS
+from tests.conftest import CONFIGS, randomised
 
 SRC_VOCAB, TGT_VOCAB = 23, 29
 B, S, T = 3, 7, 5
@@ -100,11 +100,8 @@ def config(request: pytest.FixtureRequest) -> ModelConfig:
 
 
 def build(config: ModelConfig, *, tgt_vocab: int = TGT_VOCAB, joint: bool = False) -> Seq2Seq:
-    """With all weights random: none is 0 or 1, as norms and biases are at first, and no PAD vector is zero."""
-    model = build_model(config, src_vocab=SRC_VOCAB, tgt_vocab=tgt_vocab, joint=joint)
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.2)
-    return model.double().eval()
+    """With all weights random: no PAD vector is zero."""
+    return randomised(build_model(config, src_vocab=SRC_VOCAB, tgt_vocab=tgt_vocab, joint=joint), std=0.2).double()
 
 
 @pytest.fixture(scope="module")

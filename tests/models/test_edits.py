@@ -11,7 +11,7 @@ import architectures
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing import assert_close
 
 from heed.decoding import BeamSearch, GreedySearch
@@ -27,7 +27,7 @@ from heed.models.rnn import RNN, SourceAttention
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, EOS, PAD
-from tests.conftest import CONFIGS
+from tests.conftest import CONFIGS, randomised
 from tests.decoding.test_search import assert_same, batch_of, exhaustive
 
 B, S, T, V = 3, 7, 5, 29
@@ -54,10 +54,7 @@ MODELS: dict[str, ModelConfig] = {
 
 
 def build(config: ModelConfig, vocab: int = V) -> Any:
-    model = build_model(config, src_vocab=V, tgt_vocab=vocab, joint=False)
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return model.eval()
+    return randomised(build_model(config, src_vocab=V, tgt_vocab=vocab, joint=False), std=0.3)
 
 
 @pytest.fixture(params=MODELS)
@@ -295,10 +292,7 @@ def test_a_call_may_add_edits(batch: tuple[Tensor, Tensor, Tensor]) -> None:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (
-            Edit("cross", "off", layers=[2]),
-            r"no such cross attention \(layers × heads: cross 2 × 5, encoder_self ",
-        ),
+        (Edit("cross", "off", layers=[2]), r"no such cross attention \(layers × heads: cross 2 × 5, encoder_self "),
         (Edit("cross", "off", layers=[0, -1]), "no such cross"),
         (Edit("encoder_self", "off", heads=[5]), "no such encoder_self"),
         (Edit("cross", torch.rand(3, 5, 2, 2)), "Weights of 3 layers and 5 heads must have 1 or 2 layers and 1"),

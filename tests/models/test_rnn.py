@@ -16,6 +16,7 @@ from heed.models import build_model
 from heed.models.rnn import RNN, Encoder
 from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.symbols import PAD
+from tests.conftest import randomised
 
 B, S, T, V = 3, 7, 5, 29
 LENGTHS = (4, 7, 1)
@@ -50,11 +51,7 @@ cells = pytest.mark.parametrize(("cell", "layers"), [*product(TORCH, (1, 2))])
 
 
 def built(config: RNNConfig) -> RNN:
-    """With all weights random, biases too."""
-    model = build_model(config, src_vocab=V, tgt_vocab=V, joint=True)
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    return model.eval()
+    return randomised(build_model(config, src_vocab=V, tgt_vocab=V, joint=True))
 
 
 def batch() -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import architectures
 import pytest
@@ -15,11 +15,11 @@ from heed.layers.positions import PositionsConfig
 from heed.models import build_model
 from heed.models.transformer import DecoderLayer, EncoderLayer
 from heed.models.transformer_config import TransformerConfig
+from tests.conftest import randomised
 from tests.layers.test_attention import copy_attention
 
 B, S, T, V = 3, 7, 5, 29
 
-Module = TypeVar("Module", bound=nn.Module)
 
 CONFIG = replace(
     architectures.TRANSFORMER, d_model=22, num_heads=2, d_ff=31, decoder_layers=2, dropout=0.1, attention_dropout=0.1,
@@ -35,13 +35,6 @@ def norm(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=["relu", "gelu"])
 def config(request: pytest.FixtureRequest, norm: str) -> TransformerConfig:
     return replace(CONFIG, norm=norm, activation=request.param)
-
-
-def randomised(module: Module) -> Module:
-    """All weights random, those of norms and biases too."""
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    return module.eval()
 
 
 def arguments(config: TransformerConfig) -> dict[str, Any]:

@@ -9,7 +9,6 @@ pytestmark = pytest.mark.reliability
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_digests_depend_on_the_training() -> None:
     first, second, other = (
         oracle.measure(["r-drop-bpe-dropout"], steps=5, seed=seed)["variants"] for seed in (1, 1, 2)

@@ -40,7 +40,6 @@ KILLS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.full
 @pytest.mark.parametrize(("kills", "steps"), [(KILLS[:1], 12), (KILLS[1:], 24)], ids=["once", "twice"])
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(

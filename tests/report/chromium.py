@@ -4,7 +4,6 @@ Chromium is controlled through a pipe (https://chromedevtools.github.io/devtools
 """
 
 import atexit
-import base64
 import json
 import os
 import re
@@ -158,10 +157,6 @@ class Browser:
         """Type into the element with the focus."""
         self._call("Input.insertText", text=text)
 
-    def screenshot(self, path: Path) -> None:
-        """Write the window as a PNG."""
-        path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
-
     def _middle(self, selector: str, number: int) -> tuple[float, float]:
         box = self.run(
             f"(e => {{ e.scrollIntoView({{block: 'nearest'}}); const b = e.getBoundingClientRect();"
@@ -207,6 +202,18 @@ def start_browser() -> Browser:
     atexit.register(profile.cleanup)
     atexit.register(browser.close)  # first
     return browser
+
+
+def measure_readable(html: str, folder: Path, *, width: int, texts: int) -> dict[str, Any]:
+    """Return the measurements of a page that must be readable at a width, with more than ``texts`` texts."""
+    found = measure(html, folder, width=width)
+    assert found["errors"] == []
+    assert (found["width"], max(0, found["overflow"])) == (width, 0)
+    assert found["texts"] > texts
+    assert found["smallest"] >= 11
+    assert found["unfocusable"] == found["without_hint"] == []
+    assert found["loose_links"] == found["crossing_links"] == 0
+    return found
 
 
 def measure(html: str, folder: Path, *, width: int, script: str = MEASURE) -> dict[str, Any]:

@@ -13,8 +13,6 @@ from heed.serve.models import ServedModel
 from heed.serve.settings import ServeSettings
 from tests.export.models import transformer, write_run
 
-Client = Callable[..., TestClient]
-
 
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

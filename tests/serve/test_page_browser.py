@@ -23,7 +23,7 @@ from tests.conftest import RNN
 from tests.export.models import transformer, write_run
 from tests.report.chromium import Browser, needs_chromium, start_browser
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
+pytestmark = [pytest.mark.browser, needs_chromium]
 
 DESKTOP, PHONE = 1280, 390
 TEXT = "the farmer saw the dog"

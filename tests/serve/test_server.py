@@ -16,15 +16,12 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 import heed
-from heed.cli import main
 from tests import forkserver
 from tests.export.models import LINES
 from tests.serve.processes import Server, serving
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
-FULL = pytest.mark.full
-
-Heed = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +102,7 @@ def test_clients_that_hang_up_do_no_harm(server: Server, expected: dict[str, str
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(sent)
     assert translate(server, LINES[0]) == expected[LINES[0]]
-    assert wait_until(lambda: 'heed_waiting_sentences{model="run"} 0.0' in metrics(server))
+    wait_for(lambda: 'heed_waiting_sentences{model="run"} 0.0' in metrics(server))
 
 
 def test_a_client_that_hangs_up_or_does_not_send_http_is_no_failure(run_folder: Path, tmp_path: Path) -> None:
@@ -115,7 +112,7 @@ def test_a_client_that_hangs_up_or_does_not_send_http_is_no_failure(run_folder: 
         with socket.create_connection(address) as connection:
             connection.sendall(head.format("/translate").encode() + b"Content-Length: 100\r\n\r\n{")
             time.sleep(0.5)
-        assert wait_until(lambda: 'path="/translate",status="400"' in metrics(running))
+        wait_for(lambda: 'path="/translate",status="400"' in metrics(running))
         for path in ("/translate", "/nowhere"):  # the second is answered before the body
             with socket.create_connection(address, timeout=30) as connection:
                 connection.sendall(head.format(path).encode() + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -138,13 +135,6 @@ def metrics(server: Server) -> str:
         return text
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    end = time.monotonic() + seconds
-    while not (holds := condition()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return holds
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_signal_finishes_what_was_accepted(run_folder: Path, number: signal.Signals) -> None:
     texts = [" ".join(LINES)] * 60
@@ -153,7 +143,7 @@ def test_a_signal_finishes_what_was_accepted(run_folder: Path, number: signal.Si
         request = {"q": texts, "source": "en", "target": "de"}
         thread = threading.Thread(target=lambda: answers.append(post(running, **request)))
         thread.start()
-        assert wait_until(lambda: 'heed_waiting_sentences{model="run"} 60.0' in metrics(running))
+        wait_for(lambda: 'heed_waiting_sentences{model="run"} 60.0' in metrics(running))
         running.process.send_signal(number)
         thread.join(60)
         assert running.process.wait(30) == {signal.SIGTERM: 0, signal.SIGINT: 130}[number]
@@ -187,29 +177,27 @@ def test_the_port_is_listened_to_on_this_machine_only(server: Server) -> None:
     assert server.url.startswith("http://127.0.0.1:")
 
 
-def serve_fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    assert main(["serve", *map(str, arguments)]) == 2
-    return capsys.readouterr().err
-
-
-def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
     keys = tmp_path / "keys"
     keys.write_text("# none\n")
-    assert "There is no folder" in serve_fails(capsys, tmp_path / "none", "--port", 0)
-    assert "has no key" in serve_fails(capsys, run_folder, "--api-keys", keys)
-    assert "No such file or directory" in serve_fails(capsys, run_folder, "--api-keys", tmp_path / "none")
-    assert "1 models and 2 names" in serve_fails(capsys, run_folder, "--name", "a", "--name", "b")
-    assert "same name" in serve_fails(capsys, run_folder, run_folder, "--name", "a", "--name", "a", "--port", 0)
+    serve = ("serve", "--engine", "heed")
+    assert "There is no folder" in refused(*serve, tmp_path / "none", "--port", 0)
+    assert "has no key" in refused(*serve, run_folder, "--api-keys", keys)
+    assert "No such file or directory" in refused(*serve, run_folder, "--api-keys", tmp_path / "none")
+    assert "1 models and 2 names" in refused(*serve, run_folder, "--name", "a", "--name", "b")
+    assert "same name" in refused(*serve, run_folder, run_folder, "--name", "a", "--name", "a", "--port", 0)
     for path in ("mt", "/mt/", "/"):
-        assert f"--root-path {path} must be a path such as /mt" in serve_fails(capsys, run_folder, "--root-path", path)
-    assert "max_chars=0 must be" in serve_fails(capsys, run_folder, "--max-chars", 0)
-    assert "Choose another --host or --port" in serve_fails(capsys, run_folder, "--port", 99999)
+        assert f"--root-path {path} must be a path such as /mt" in refused(*serve, run_folder, "--root-path", path)
+    assert "max_chars=0 must be" in refused(*serve, run_folder, "--max-chars", 0)
+    assert "Choose another --host or --port" in refused(*serve, run_folder, "--port", 99999)
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
-        assert f"127.0.0.1:{port} cannot be used" in serve_fails(capsys, run_folder, "--port", port)
+        assert f"127.0.0.1:{port} cannot be used" in refused(*serve, run_folder, "--port", port)
 
 
-@pytest.mark.parametrize("package", ["fastapi", *(pytest.param(name, marks=FULL) for name in ("uvicorn", "sentencex"))])
+@pytest.mark.parametrize(
+    "package", ["fastapi", *(pytest.param(name, marks=pytest.mark.full) for name in ("uvicorn", "sentencex"))]
+)
 def test_a_missing_package_is_a_sentence(run_folder: Path, package: str) -> None:
     program = f"import sys; sys.modules[{package!r}] = None; from heed.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", program, "serve", str(run_folder), "--port", "0"]

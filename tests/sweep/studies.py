@@ -44,11 +44,7 @@ def attribute(**changes: Any) -> dict[str, Any]:
 
 
 def make_study(
-    folder: Path,
-    *,
-    study: str | None = None,
-    trials: Sequence[FrozenTrial] = (),
-    **changes: Any,
+    folder: Path, *, study: str | None = None, trials: Sequence[FrozenTrial] = (), **changes: Any
 ) -> optuna.Study:
     """Create a study in the database of a folder, with its attribute and trials; return it."""
     folder.mkdir(parents=True, exist_ok=True)

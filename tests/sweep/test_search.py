@@ -17,6 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 from heed.sweep.study import read_study
 from tests import forkserver
 from tests.sweep.studies import make_study
+from tests.waiting import wait_for
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 TINY = [
@@ -70,13 +71,6 @@ def trials(folder: Path, name: str = "study") -> list[FrozenTrial]:
     return optuna.load_study(study_name=name, storage=f"sqlite:///{folder / 'runs/study/study.db'}").trials
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def curve(run: Path) -> list[str]:
     """Return the steps and validation scores of a run, without times."""
     rows = [line.split(",") for line in (run / "metrics.csv").read_text().splitlines()]
@@ -127,7 +121,6 @@ def test_a_study_prunes_confirms_and_writes_a_preset_that_repeats_the_winner(
     assert curve(tmp_path / "runs/again") == curve(study / "confirm/0_seed2")
 
 
-@pytest.mark.slow
 @pytest.mark.reliability
 @pytest.mark.full
 def test_another_worker_finishes_the_trial_of_a_killed_one(
@@ -158,7 +151,6 @@ def test_another_worker_finishes_the_trial_of_a_killed_one(
     assert continued.intermediate_values.keys() == set(range(5, 61, 5))
 
 
-@pytest.mark.slow
 @pytest.mark.reliability
 @pytest.mark.full
 def test_ctrl_c_leaves_a_study_that_goes_on(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
@@ -175,7 +167,6 @@ def test_ctrl_c_leaves_a_study_that_goes_on(tmp_path: Path, start: Callable[...,
     assert len(set(done)) == len(done) == 2
 
 
-@pytest.mark.slow
 @pytest.mark.reliability
 @pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
@@ -196,7 +187,6 @@ def test_ctrl_c_and_the_end_of_a_terminal_let_every_worker_save_a_checkpoint(
     assert [trial.state for trial in trials(tmp_path)] == [TrialState.FAIL] * 2 + [TrialState.WAITING] * 2
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_workers_of_one_command(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
     printed = finish(start(*SMALL, "sweep.n_trials=3", "sweep.workers=2", "sweep/pruner=none", "sweep.confirm=2x1"))
@@ -206,7 +196,6 @@ def test_workers_of_one_command(tmp_path: Path, start: Callable[..., "subprocess
     assert "Trial 0: complete, valid.bleu" in printed
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_a_failed_trial_keeps_its_reason_and_the_search_goes_on(
     tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
@@ -223,7 +212,6 @@ def test_a_failed_trial_keeps_its_reason_and_the_search_goes_on(
     assert (tmp_path / "runs/study/0/failure.txt").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_processes_of_one_trial_are_pruned_together(
     tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]

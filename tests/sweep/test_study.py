@@ -17,6 +17,7 @@ from heed.compat import optuna_heartbeats
 from heed.errors import HeedError
 from heed.sweep.space import draw, read_space
 from heed.sweep.study import SharedStudy, lock, open_storage
+from tests.waiting import wait_for
 
 SPACE, _ = read_space({"lr": "tag(log, interval(1e-5, 1e-1))", "dropout": "interval(0, 0.9)", "norm": "pre,post"}, [])
 
@@ -58,14 +59,6 @@ def test_workers_that_race_finish_as_many_trials_as_asked_for(tmp_path: Path) ->
     assert [trial.state for trial in join(tmp_path, budget=budget).trials()] == ["complete"] * budget
 
 
-def wait_for_claim(shared: SharedStudy) -> Trial:
-    deadline = time.monotonic() + 30
-    while (trial := claim(shared)) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    return trial
-
-
 def _die_in_mid_trial(folder: Path) -> None:
     shared = join(folder, budget=2)
     trial = claim(shared)
@@ -83,7 +76,7 @@ def test_the_trial_of_a_killed_worker_is_continued(tmp_path: Path) -> None:
     assert worker.exitcode == -signal.SIGKILL
     assert claim(shared) is not None
     assert claim(shared) is None, "the killed worker is silent for too short a time"
-    trial = wait_for_claim(shared)
+    trial = wait_for(lambda: claim(shared))
     dead, continued = shared.study.trials[0], shared.study.trials[trial.number]
     assert dead.state == TrialState.FAIL
     assert [each.number for each in shared.trials()] == [0, 1], "the trial and its continuation are one"
@@ -95,7 +88,7 @@ def test_the_trial_of_a_killed_worker_is_continued(tmp_path: Path) -> None:
 def test_a_trial_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
     shared = join(tmp_path, budget=1)
     for _ in range(4):
-        wait_for_claim(shared)
+        wait_for(lambda: claim(shared))
     while not shared.is_finished():
         time.sleep(0.2)
         assert claim(shared) is None

@@ -61,7 +61,6 @@ def process() -> Iterator[Executor]:
         yield executor
 
 
-@pytest.mark.slow
 @pytest.mark.full
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_one_graph_without_breaks(process: Executor, name: str) -> None:
@@ -86,7 +85,6 @@ def count_graphs(name: str) -> int:
     return graphs
 
 
-@pytest.mark.slow
 @pytest.mark.full
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
 def test_kernels_of_the_compiler(process: Executor) -> None:

@@ -1,6 +1,5 @@
 """Loggers, checked by reading the files that they wrote."""
 
-import csv
 import importlib.util
 import json
 import shlex
@@ -15,15 +14,12 @@ from lightning.pytorch.loggers import WandbLogger
 from PIL import Image
 
 from heed.errors import HeedError
+from heed.runs.records import read_csv
 from heed.training.loggers import closing, log_images, log_table, run_names, tensorboard_logger, wandb_logger
 from tests.finished import FinishedRun
 from tests.wandb_file import read_wandb
 
 CONFIG = {"name": "tiny", "seed": 1}
-TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
-        "model.d_model=16", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "trainer.log_every=2",
-        "callbacks.sample_translations.sentences=3", "callbacks.attention_maps=null", "search=greedy",
-        "weights=last"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +44,7 @@ def test_wandb_has_the_metrics_of_metrics_csv_and_more(finished: FinishedRun) ->
     assert logged.config["seed"] == 1
     assert logged.config["callbacks"]["sample_translations"]["sentences"] == 3
 
-    with (folder / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(folder / "metrics.csv")
     assert [row["step"] for row in rows] == ["2", "2", "4", "4"]
     for row in rows:
         kind = "train" if row["loss"] else "valid"
@@ -90,8 +85,8 @@ def test_an_offline_run_prints_the_command_that_uploads_it(finished: FinishedRun
 
 
 def test_two_loggers_have_the_same_losses(finished: FinishedRun) -> None:
-    with (finished.folder / "log" / "version_0" / "metrics.csv").open(newline="") as file:
-        csv_losses = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
+    rows = read_csv(finished.folder / "log" / "version_0" / "metrics.csv")
+    csv_losses = [float(row["train/loss"]) for row in rows if row["train/loss"]]
     wandb_losses = [entry["train/loss"] for entry in read_wandb(finished.folder).history if "train/loss" in entry]
     assert csv_losses == pytest.approx(wandb_losses)
     assert len(csv_losses) == 2

@@ -120,10 +120,7 @@ def test_in_bf16_two_passes_are_as_exact_as_torchs_own() -> None:
     parts = (one, other, table)
     with torch.autocast("cpu", torch.bfloat16):
         ours, _ = DecoderHidden(torch.stack((one, other)), table).loss(
-            target[None],
-            positions(target),
-            label_smoothing=0.1,
-            r_drop=5.0,
+            target[None], positions(target), label_smoothing=0.1, r_drop=5.0
         )
         torchs = in_full((one, other), [table], target, label_smoothing=0.1, r_drop=5.0)
     exact_parts = [part.double().detach().requires_grad_() for part in parts]

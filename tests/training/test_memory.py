@@ -56,7 +56,6 @@ def batch(rows: int, src: int = 5, tgt: int = 7) -> Batch:
     return Batch.without_padding(source, target, target)
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_following_the_advice_ends_in_a_run_that_fits(run: Callable[..., Path], settings: list[str]) -> None:
     run("imports", *settings, "batching.device_tokens=200", "model.d_ff=8")  # imports take memory too

@@ -178,9 +178,10 @@ def find_faults(text: Sides, other: Sides, split: str = "") -> list[Fault]:
         languages = learned.languages(text)
         rows["swapped"] = [row for row, sides in enumerate(languages) if sides == (-1, 1) and row not in copied]
         copied |= {row for row, (src, tgt) in enumerate(languages) if src == tgt != 0}
-        rows["third_language"] = sorted({row for side in (0, 1) for row in _find_foreign(text, learned, side)})
+        if not _is_cut(text, other):
+            rows["third_language"] = sorted({row for side in (0, 1) for row in _find_foreign(text, learned, side)})
         rows["shifted"], whole["unrelated"] = _find_misaligned(text, other, learned)
-        copied -= {*rows["third_language"], *rows["constant"]}
+        copied -= {*rows.get("third_language", ()), *rows["constant"]}
     rows["untranslated"] = sorted(copied)
     for lines, trained in ((text.src, other.src), (text.tgt, other.tgt)):
         whole |= dict.fromkeys(_find_writing(lines, trained if split else []), 1.0)
@@ -188,6 +189,12 @@ def find_faults(text: Sides, other: Sides, split: str = "") -> list[Fault]:
         del rows["segmented"]
     faults = [Fault(name, len(found) / len(text), found, split) for name, found in rows.items() if found]
     return faults + [Fault(name, float(share), split=split) for name, share in whole.items() if share]
+
+
+def _is_cut(text: Sides, other: Sides) -> bool:
+    """Return whether the lines of one side are far shorter in one of the texts: they lack frequent words, too."""
+    ratio = text.length_ratio / other.length_ratio
+    return min(len(text), len(other)) >= FEW and not 0.7 <= ratio <= 1 / 0.7
 
 
 def _find_writing(lines: Sequence[str], trained: Sequence[str]) -> Iterator[str]:

@@ -21,14 +21,7 @@ from heed.data.text.source import Sentences, WordCounts
 from heed.errors import HeedError
 from heed.symbols import BOS, EOS, PAD, UNK
 from tests import forkserver
-from tests.data.texts import (
-    ROOT,
-    TOKENIZER,
-    only_text,
-    toy_language,
-    train_tokenizer,
-    training_text,
-)
+from tests.data.texts import ROOT, TOKENIZER, only_text, toy_language, train_tokenizer, training_text
 
 
 def learn(cache: Path, text: Sentences | None = None, **changes: Any) -> Tokenizer:
@@ -285,10 +278,7 @@ def test_bpe_dropout_does_not_change_the_trained_tokenizer(tmp_path: Path) -> No
 def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> None:
     trainer = TokenizerTrainer(**TOKENIZER)
     text = only_text(training_text(toy_language(), tmp_path))
-    plain, both = (
-        trainer.train(text, tmp_path),
-        trainer.train(text, tmp_path, tags=("<2de>", "<2en>")),
-    )
+    plain, both = (trainer.train(text, tmp_path), trainer.train(text, tmp_path, tags=("<2de>", "<2en>")))
     assert plain.tags == ()
     both.save(tmp_path / "saved")
     for tokenizer in (both, Tokenizer.load(tmp_path / "saved")):

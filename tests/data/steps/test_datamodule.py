@@ -41,13 +41,7 @@ def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") 
     )
 
 
-def data(
-    cache: Path,
-    *,
-    bpe_dropout: float = 0.0,
-    seed: int = 1,
-    both_directions: bool = False,
-) -> TranslationData:
+def data(cache: Path, *, bpe_dropout: float = 0.0, seed: int = 1, both_directions: bool = False) -> TranslationData:
     dogs = corpus(cache, both_directions=both_directions)
     tokenizer = train_tokenizer(PAIRS, cache, tags=dogs.tags)
     planner = Planner(batch_tokens=120, device_tokens=128, pool=30, seed=seed)
@@ -206,7 +200,6 @@ def test_an_evaluation_sentence_that_is_too_long_is_refused(split: str, tmp_path
         build(too_small, module, with_tests=False)
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_one_evaluation_sentence_on_several_processes(tmp_path: Path) -> None:
     """Scores of one validation and one test sentence are the same on 1, 2 and 3 processes."""

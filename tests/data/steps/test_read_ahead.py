@@ -12,6 +12,7 @@ import pytest
 from heed.data.datamodule import ReadAhead
 from heed.data.steps.stream import StepShard, TrainingStream
 from heed.errors import HeedError
+from tests.waiting import wait_for
 
 Threads = Callable[[], list[threading.Thread]]
 
@@ -43,9 +44,7 @@ def test_items_are_prepared_while_others_are_used() -> None:
 
     reading = iter(ReadAhead(items, depth=3))
     assert next(reading) == 0
-    deadline = time.monotonic() + 10
-    while len(made) < 4 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: len(made) >= 4)
     time.sleep(0.05)
     assert made == [0, 1, 2, 3], "three wait"
     assert list(reading) == list(range(1, 10))
@@ -82,10 +81,7 @@ def test_the_thread_ends_with_the_reader(threads: Threads) -> None:
     kept = iter(reading)
     next(kept)
     reading.close()
-    deadline = time.monotonic() + 10
-    while threads() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not threads()
+    wait_for(lambda: not threads())
 
 
 def test_waiting_is_measured() -> None:

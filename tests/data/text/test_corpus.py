@@ -16,16 +16,7 @@ from heed.data.text.corpus import Corpus
 from heed.errors import HeedError
 from heed.files import built_in_corpus
 from tests import forkserver
-from tests.data.texts import (
-    ENGLISH,
-    GERMAN,
-    ROOT,
-    compose_data,
-    hub_corpus,
-    load_files,
-    sentence_pairs,
-    write_lines,
-)
+from tests.data.texts import ENGLISH, GERMAN, ROOT, compose_data, hub_corpus, load_files, sentence_pairs, write_lines
 
 SHARED = ROOT.parent / "shared" / "data"
 
@@ -218,7 +209,6 @@ def test_a_missing_repository_is_an_error() -> None:
         compose_data("tatoeba").load()
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_a_missing_network_is_an_error() -> None:
     script = "from tests.data.texts import hub_corpus; hub_corpus(repository='nobody/nothing').load()"

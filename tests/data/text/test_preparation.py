@@ -32,6 +32,7 @@ from heed.languages import Direction
 from tests import forkserver
 from tests.damage import flip_bit, largest_file, make_folder, truncate
 from tests.data.texts import NO_RULES, ROOT, numbered_dogs, sentence_pairs, train_tokenizer, training_text
+from tests.waiting import wait_for
 
 PAIRS = numbered_dogs(500)
 
@@ -58,12 +59,7 @@ def test_the_ids_are_those_of_the_tokenizer(tokenizer: Tokenizer, tmp_path: Path
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("at_most", [200, pytest.param(None, marks=pytest.mark.full)])
 def test_the_sizes_of_blocks_and_shards_change_no_pair(
-    shard: int,
-    keep: bool,
-    at_most: int | None,
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    shard: int, keep: bool, at_most: int | None, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = Sentences([*PAIRS.src, *PAIRS.src[:60]], [*PAIRS.tgt, *PAIRS.tgt[:60]])
     rules = NO_RULES | {"drop_duplicates": not keep}
@@ -141,7 +137,6 @@ def digest_of(process: "subprocess.Popen[str]") -> str:
     return printed
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_one_and_two_processes_and_one_that_is_killed_again_and_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
     write_text(tmp_path, 4000)
@@ -165,18 +160,11 @@ def test_the_workers_of_a_killed_process_end(tokenizer: Tokenizer, tmp_path: Pat
     write_text(tmp_path, 4000)
     tokenizer.save(tmp_path)
     process = start_preparation(tmp_path, "cache", 2)
-    children: set[int] = set()
     tasks = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    deadline = time.monotonic() + 60
-    while len(children) < 2 and time.monotonic() < deadline and process.poll() is None:
-        children |= {int(child) for child in tasks.read_text().split()}
+    children = wait_for(lambda: found if len(found := tasks.read_text().split()) >= 2 else [])
     process.kill()
     process.communicate()
-    assert children
-    deadline = time.monotonic() + 30
-    while any(Path(f"/proc/{child}").exists() for child in children):
-        assert time.monotonic() < deadline, "a worker outlived its parent"
-        time.sleep(0.1)
+    wait_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
 def test_a_killed_worker_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

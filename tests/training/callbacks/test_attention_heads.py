@@ -1,6 +1,5 @@
 """Entropy and alignment error rate of heads in real runs."""
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -15,16 +14,13 @@ from heed.evaluation.alignment import Gold, aer, align, candidate_maps, match_co
 from heed.evaluation.words import split_punctuation
 from heed.inference import model_folder
 from heed.inference.translator import Translator
+from heed.runs.records import read_csv
 from heed.training.callbacks.attention_heads import MeasureAttentionHeads, normalized_entropy
 from tests.finished import FinishedRun
 
-CORPUS = ["data=synthetic", "data.train=60", "data.valid=12", "data.test=8", "data.long=4"]
-LIMITS = ["trainer.accelerator=cpu", "trainer.max_epochs=null", "trainer.max_steps=4", "trainer.validate_every=2"]
-
 
 def validations(folder: Path) -> list[str]:
-    with (folder / "metrics.csv").open(newline="") as file:
-        return [row["valid_aer"] for row in csv.DictReader(file) if row["valid_bleu"]]
+    return [row["valid_aer"] for row in read_csv(folder / "metrics.csv") if row["valid_bleu"]]
 
 
 def test_it_is_measured_with_gold_alignments(finished: FinishedRun) -> None:
@@ -64,8 +60,7 @@ def test_it_is_measured_with_gold_alignments(finished: FinishedRun) -> None:
 
 
 def test_every_head_has_a_row_for_each_validation(finished: FinishedRun) -> None:
-    with (finished.folder / "attention" / "heads.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(finished.folder / "attention" / "heads.csv")
     assert [(row["step"], row["attention"], row["layer"], row["head"]) for row in rows] == [
         (step, "cross", "1", "1") for step in ("2", "4")
     ]

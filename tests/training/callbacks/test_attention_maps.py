@@ -71,12 +71,7 @@ def test_the_same_sentences_are_drawn_at_every_validation_without_changing_train
 def test_one_map_is_drawn_for_an_rnn(finished: FinishedRun) -> None:
     drawn = drawn_files(finished.folder)
     assert {name: len(files) for name, files in drawn.items()} == {"0000002": 2, "0000004": 2, "final": 4}
-    assert drawn["final"] == [
-        "1_pronoun.cross.png",
-        "1_pronoun.forming.png",
-        "1_pronoun.png",
-        "maps.npz",
-    ]
+    assert drawn["final"] == ["1_pronoun.cross.png", "1_pronoun.forming.png", "1_pronoun.png", "maps.npz"]
     assert np.load(finished.folder / "attention" / "final" / "maps.npz")["1_pronoun"].shape[:2] == (1, 1)
 
 

@@ -1,6 +1,5 @@
 """The order of callbacks, and a callback of the user."""
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ import yaml
 from lightning.pytorch.callbacks import Callback
 
 from heed.runs.checkpoints import Selection
+from heed.runs.records import read_csv
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.ema import EMA
 from heed.training.trainer import build_callbacks
@@ -104,5 +104,4 @@ def test_callbacks_and_loggers_that_are_off_write_nothing(run: Callable[..., Pat
     assert (folder / "diagnoses.jsonl").exists() == (off != "null")
     assert json.loads((folder / "results.json").read_text())["alignment"] is None
     assert "alignment" not in yaml.safe_load((folder / "model" / "config.yaml").read_text())
-    with (folder / "metrics.csv").open(newline="") as file:
-        assert {row["valid_aer"] for row in csv.DictReader(file)} == {""}
+    assert {row["valid_aer"] for row in read_csv(folder / "metrics.csv")} == {""}

@@ -1,6 +1,5 @@
 """Which checkpoints a run keeps, also after a kill, and which checkpoints it refuses to resume from."""
 
-import csv
 import json
 import math
 import random
@@ -31,8 +30,7 @@ def kept_files(folder: Path) -> list[str]:
 
 
 def validations(folder: Path) -> dict[int, dict[str, float]]:
-    with (folder / "metrics.csv").open(newline="") as file:
-        found = [row for row in csv.DictReader(file) if row["valid_loss"]]
+    found = [row for row in read_csv(folder / "metrics.csv") if row["valid_loss"]]
     return {int(row["step"]): {name: float(row[f"valid_{name}"]) for name in ("bleu", "chrf", "loss")} for row in found}
 
 
@@ -77,9 +75,7 @@ def test_the_loss_selects_the_best_checkpoint_while_bleu_is_zero(
 
 
 @pytest.mark.full
-def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted_run(
-    run: Callable[..., Path],
-) -> None:
+def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted_run(run: Callable[..., Path]) -> None:
     """The run stops between two rows of metrics.csv, and is killed while it writes the next row and checkpoints."""
     end = [*TINY, "trainer.max_steps=9", "trainer.keep_best=1", "callbacks.early_stopping.patience=5"]
     whole = run("whole", *end)
@@ -121,13 +117,8 @@ def test_a_resumed_run_names_the_best_checkpoints_that_were_deleted(
 
 def test_a_run_that_was_killed_after_its_last_step_averages_the_right_checkpoints(run: Callable[..., Path]) -> None:
     """A kill between the last checkpoint and the removal of an earlier one leaves nothing to train."""
-    options = (
-        *TINY,
-        "trainer.max_steps=3",
-        "trainer.validate_every=1",
-        "trainer.keep_last=2",
-        "weights=average_last_k",
-    )
+    options = [*TINY, "trainer.max_steps=3", "trainer.validate_every=1", "trainer.keep_last=2"]
+    options += ["weights=average_last_k"]
     folder = run("killed", *options)
     steps = json.loads((folder / "results.json").read_text())["averaged_steps"]
     (folder / "results.json").unlink()

@@ -1,6 +1,5 @@
 """The moving average of the weights by its formula and in real runs, and the checks of ``weights=``."""
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -18,18 +17,14 @@ from heed.inference import model_folder
 from heed.launch.compose import Command
 from heed.launch.plan import check_options
 from heed.runs.averaging import EMA_STATE, checkpoint_weights
+from heed.runs.records import read_csv
 from heed.training.callbacks.ema import EMA
 
 SMALL = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "batching.batch_tokens=100"]
-SMALL += [
-    "model=transformer",
-    "model.d_model=16",
-    "model.d_ff=16",
-    "model.num_heads=2",
-    "callbacks.attention_maps=null",
-]
-SMALL += ["test=false", "search=greedy", "search.max_length_factor=0.0", "search.max_length_extra=4"]
-SMALL += ["trainer=cpu", "trainer.precision=32-true", "trainer.max_epochs=null", "trainer.validate_every=2"]
+SMALL += ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"]
+SMALL += ["callbacks.attention_maps=null", "test=false", "search=greedy"]
+SMALL += ["search.max_length_factor=0.0", "search.max_length_extra=4", "trainer=cpu", "trainer.precision=32-true"]
+SMALL += ["trainer.max_epochs=null", "trainer.validate_every=2"]
 
 
 @pytest.mark.parametrize("decay", [0.3, 0.6])
@@ -59,8 +54,8 @@ def test_the_average_is_a_weighted_sum_of_all_past_weights(decay: float) -> None
 
 
 def validations(folder: Path) -> list[tuple[int, float]]:
-    with (folder / "metrics.csv").open(newline="") as file:
-        return [(int(row["step"]), float(row["valid_loss"])) for row in csv.DictReader(file) if row["valid_loss"]]
+    rows = read_csv(folder / "metrics.csv")
+    return [(int(row["step"]), float(row["valid_loss"])) for row in rows if row["valid_loss"]]
 
 
 def checkpoint(folder: Path, kind: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """What a run prints before, during and after training, and what its speed includes."""
 
-import csv
 import json
 import math
 import re
@@ -17,6 +16,7 @@ from torch import Tensor
 from heed.evaluation.comet import comet
 from heed.evaluation.metrics import METRICS
 from heed.evaluation.scores import SystemOutput
+from heed.runs.records import read_csv
 from heed.runs.results import scores_by_split
 from heed.training.callbacks import metrics
 from heed.training.trainer import resolve_precision
@@ -61,8 +61,7 @@ def test_further_metrics_are_in_results_and_metrics(finished: FinishedRun) -> No
         for name, metric in (("ter", METRICS["TER"]), ("chrf++", METRICS["chrF++"])):
             assert scores["metrics"][name] == asdict(metric(output))
         assert scores["metrics"]["perplexity"]["value"] == pytest.approx(math.exp(scores["loss"]))
-    with (finished.folder / "metrics.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["valid_bleu"]]
+    rows = [row for row in read_csv(finished.folder / "metrics.csv") if row["valid_bleu"]]
     assert rows
     for row in rows:
         assert float(row["valid_perplexity"]) == pytest.approx(math.exp(float(row["valid_loss"])), rel=1e-4)
@@ -76,8 +75,7 @@ def test_comet_selects_and_stops(run: Callable[..., Path], tmp_path: Path, monke
     model = save_comet(tmp_path / "comet")
     options = ["select=comet", f"metric.comet.name={model}", "callbacks.early_stopping.patience=1"]
     folder = run("comet", *TINY, *options, "trainer.max_steps=40", "trainer.validate_every=2")
-    with (folder / "metrics.csv").open(encoding="utf-8") as file:
-        values = [float(row["valid_comet"]) for row in csv.DictReader(file) if row["valid_bleu"]]
+    values = [float(row["valid_comet"]) for row in read_csv(folder / "metrics.csv") if row["valid_bleu"]]
     results = json.loads((folder / "results.json").read_text())
     assert results["select"] == "comet"
     assert results["selected_step"] == 2 * (values.index(max(values)) + 1)

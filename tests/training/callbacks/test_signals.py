@@ -1,6 +1,5 @@
 """Signals stop a run after saving a checkpoint, and resuming it gives the result of an uninterrupted run."""
 
-import csv
 import json
 import os
 import random
@@ -18,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from heed.runs.config import read_config
+from heed.runs.records import read_csv
 from tests import forkserver
 
 ROOT = Path(__file__).parents[3]
@@ -86,11 +86,6 @@ def same_weights(*folders: Path) -> bool:
     return all(torch.equal(tensor, other[name]) for other in others for name, tensor in first.items())
 
 
-def metrics(folder: Path) -> list[dict[str, str]]:
-    with (folder / "metrics.csv").open(encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
-
-
 @pytest.mark.full
 def test_a_run_that_is_stopped_thrice_ends_like_an_uninterrupted_run(
     run: Run, corpus: Callable[..., list[str]], tmp_path: Path
@@ -123,10 +118,12 @@ def test_a_run_that_is_stopped_thrice_ends_like_an_uninterrupted_run(
     assert same_weights(whole, resumed)
     assert json.loads((resumed / "results.json").read_text())["steps"] == stops[2] + 7
     # Every step is taken once, and validations follow the same steps.
-    rows = metrics(resumed)
+    rows = read_csv(resumed / "metrics.csv")
     assert [int(row["step"]) for row in rows if row["loss"]] == list(range(1, stops[2] + 8))
     validations = [(row["step"], row["valid_loss"]) for row in rows if row["valid_loss"]]
-    assert validations == [(row["step"], row["valid_loss"]) for row in metrics(whole) if row["valid_loss"]]
+    assert validations == [
+        (row["step"], row["valid_loss"]) for row in read_csv(whole / "metrics.csv") if row["valid_loss"]
+    ]
     assert len(validations) > stops[2] // 3
 
 
@@ -147,7 +144,6 @@ def test_a_second_signal_exits_during_the_step(corpus: Callable[..., list[str]],
     assert not list(folder.glob("checkpoints/*"))
 
 
-@pytest.mark.slow
 @pytest.mark.full
 def test_sigterm_before_training_exits_with_its_status(corpus: Callable[..., list[str]], tmp_path: Path) -> None:
     folder = tmp_path / "run"
