@@ -48,7 +48,7 @@ PRELOADED = (
     "torch.distributed.run", "torch.utils.serialization.config", "hydra.core.override_parser.overrides_parser",
     "lightning.pytorch", "datasets", "sacrebleu", "matplotlib.figure", "PIL.PngImagePlugin",
     "heed.cli", "heed.launch.run", "heed.launch.processes", "heed.report",
-    "heed.launch.grid", "heed.training.schedules", "heed.training.callbacks.attention_maps", "heed.plot",
+    "heed.launch.grid", "heed.training.schedules", "heed.training.callbacks.attention", "heed.plot",
     "heed.data.text.synthetic_corpus", "heed.data.text.files_corpus", "heed.inference.loading",
 )  # fmt: skip
 

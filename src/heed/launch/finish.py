@@ -31,7 +31,7 @@ from heed.runs.config import config_digest
 from heed.runs.folder import RunFolder
 from heed.runs.model_card import write_model_card
 from heed.runs.results import INITIAL_SCORES, RESULTS, build_results, scores_by_split, write_results
-from heed.training.callbacks.attention_heads import MeasureAttentionHeads
+from heed.training.callbacks.attention import MeasureAttentionHeads
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.metrics import CountTexts, MetricsLogger
 from heed.training.loggers import log_results

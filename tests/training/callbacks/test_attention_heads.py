@@ -15,7 +15,7 @@ from heed.evaluation.words import split_punctuation
 from heed.inference import model_folder
 from heed.inference.translator import Translator
 from heed.runs.records import read_csv
-from heed.training.callbacks.attention_heads import MeasureAttentionHeads, normalized_entropy
+from heed.training.callbacks.attention import MeasureAttentionHeads, normalized_entropy
 from tests.finished import FinishedRun
 
 

@@ -15,7 +15,7 @@ from heed.data.text.source import Sentences
 from heed.decoding import GreedySearch
 from heed.inference import model_folder
 from heed.inference.translator import Translator
-from heed.training.callbacks.attention_maps import DrawAttentionMaps, choose_sentences
+from heed.training.callbacks.attention import DrawAttentionMaps, choose_sentences
 from tests.finished import FinishedRun
 
 CORPUS = ["data=synthetic", "data.train=60", "data.valid=20", "data.test=6", "data.long=4", "test=false"]
