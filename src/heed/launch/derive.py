@@ -24,8 +24,6 @@ from heed.progress import print_line
 from heed.runs.config import GRID_FILE, read_config
 from heed.runs.results import RESULTS, direction_of, read_results
 
-FINE_TUNING_RATE = 0.3
-"""Factor on the usual learning rate of an optimizer. docs/training.md has figures."""
 PARENT = "parent-"
 """The beginning of the names of test sets that a run has from the run that it fine-tunes."""
 
@@ -33,8 +31,7 @@ PARENT = "parent-"
 def inherit(options: Options, words: Sequence[str]) -> Options:
     """Return the options with those of ``model`` replaced by the parent model's, except those that ``words`` choose.
 
-    ``model=NAME`` must name a model of the same family. It only makes the family's options known. The learning rate is
-    `FINE_TUNING_RATE` times that of the optimizer, unless a word chooses it.
+    ``model=NAME`` must name a model of the same family. It only makes the family's options known.
 
     Raises:
         HeedError: if a word asks for another family of models, other shapes of weights, or another tokenizer.
@@ -58,11 +55,7 @@ def inherit(options: Options, words: Sequence[str]) -> Options:
             f"init_from={parent_name} cannot be trained with other {' and '.join(wrong)}, which change the "
             "shapes of its weights: leave out these options."
         )
-    inherited = {**options, "model": _with_targets(architecture)}
-    rate = options["optimizer"].get("lr")
-    if "optimizer.lr" not in given and isinstance(rate, float):  # others are reported later
-        inherited = with_options(inherited, {"optimizer.lr": float(f"{FINE_TUNING_RATE * rate:.6g}")})
-    return inherited
+    return {**options, "model": _with_targets(architecture)}
 
 
 def with_parent_tests(corpus: Corpus, parent: Path) -> Corpus:
