@@ -2,7 +2,7 @@
 
 import zipfile
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
@@ -98,18 +98,20 @@ class Translation:
     pieces: tuple[tuple[str, float], ...] = ()
     """The subwords and log p of each, with EOS if finished; "▁" starts a word. Empty for a copied line, and with an
     engine that does not say."""
+    words: Sequence[tuple[str, float]] | None = None
+    """The words and log p of each, as `heed.inference.next_words` defines it; None unless ``words=True``."""
 
-    @property
-    def words(self) -> list[tuple[str, float]]:
-        """The words, and log p of each: the sum over its subwords."""
-        found: list[tuple[bytes, float]] = []
-        for piece, log_prob in self.pieces:
-            if piece.startswith(WORD_START) or not found:
-                found.append((b"", 0.0))
-            if piece != EOS_PIECE:
-                text, total = found.pop()
-                found.append((text + piece_bytes(piece), total + log_prob))
-        return [(text.decode(errors="replace"), log_prob) for text, log_prob in found if text]
+
+def join_pieces(pieces: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Return the words, and the sum of the numbers of their pieces. EOS is no word."""
+    found: list[tuple[bytes, float]] = []
+    for piece, number in pieces:
+        if piece.startswith(WORD_START) or not found:
+            found.append((b"", 0.0))
+        if piece != EOS_PIECE:
+            text, total = found.pop()
+            found.append((text + piece_bytes(piece), total + number))
+    return [(text.decode(errors="replace"), total) for text, total in found if text]
 
 
 def word_maps(pair: Attended) -> AttentionMap:

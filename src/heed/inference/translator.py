@@ -10,7 +10,7 @@ from operator import add
 from typing import Any, Literal, TypeVar, Unpack
 
 from heed.data.pairs.tokenizer import Tokenizer
-from heed.decoding import Hypothesis, NBest, Search
+from heed.decoding import BeamSearch, Hypothesis, NBest, Search
 from heed.decoding.constraints import Constraint
 from heed.decoding.search import Constraints
 from heed.errors import HeedError, argument
@@ -21,7 +21,8 @@ from heed.inference import BATCH_TOKENS
 from heed.inference.constraints import Terms, TermsInput, Writing
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
 from heed.inference.lines import LineError, as_list, check_pairs, encode_lines, renumbered
-from heed.inference.outputs import Attended, Translation, choose_extraction, word_maps
+from heed.inference.next_words import LONGEST_WORD, NextWord, word_log_probs, word_starts
+from heed.inference.outputs import Attended, Translation, choose_extraction, join_pieces, word_maps
 from heed.inference.searches import SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
 from heed.layers.edits import Edits
@@ -142,9 +143,12 @@ class Translator:
 
         Every translation starts with the tokens of ``prefix``. Raise a HeedError if the model lacks the attention.
         """
+        return self._with_model(EditedModel(self.model, edits, prefix))
+
+    def _with_model(self, model: Seq2Seq) -> "Translator":
         other = copy(self)
-        other.model = EditedModel(self.model, edits, prefix)
-        other.engine = other._torch = TorchEngine(other.model)
+        other.model = model
+        other.engine = other._torch = TorchEngine(model)
         return other
 
     def translate(self, sentences: TextInput, **options: Unpack[TranslateOptions]) -> list[str]:
@@ -164,6 +168,7 @@ class Translator:
         *,
         n: int | None = None,
         alignments: bool = False,
+        words: bool = False,
         **options: Unpack[TranslateOptions],
     ) -> list[list[Translation]]:
         """Return the n best translations of each sentence with their scores, best first.
@@ -173,13 +178,15 @@ class Translator:
         Args:
             n: maximum number of translations of each sentence; None: ``n_best`` of the model's search, usually 1.
             alignments: add the word alignment of each translation.
+            words: add log p of each word.
             options: see `translate`.
 
         Raises:
             HeedError: see `translate`.
         """
         lines = as_list(sentences)
-        return list(self.stream_hypotheses(lines, chunk=max(1, len(lines)), n=n, alignments=alignments, **options))
+        chunk = max(1, len(lines))
+        return list(self.stream_hypotheses(lines, chunk=chunk, n=n, alignments=alignments, words=words, **options))
 
     def stream_hypotheses(
         self,
@@ -188,6 +195,7 @@ class Translator:
         chunk: int,
         n: int | None = None,
         alignments: bool = False,
+        words: bool = False,
         prefix: str | Iterable[str] = "",
         terms: TermsInput = None,
         **search: Unpack[SearchOptions],
@@ -196,13 +204,38 @@ class Translator:
 
         Args:
             prefix: one for all lines, or as many as lines.
-            n, alignments, terms, search: see `hypotheses`. They are checked before the first line is read.
+            n, alignments, words, terms, search: see `hypotheses`. They are checked before the first line is read.
         """
         if chunk < 1:
             raise HeedError(f"{argument('chunk', chunk)} must be at least 1.")
         chosen, constrain = self.changed_search(n, **search), self._constrain(prefix, terms)
         lines = iter([lines] if isinstance(lines, str) else lines)
-        return self._stream(lines, chunk, chosen, constrain, alignments=alignments)
+        return self._stream(lines, chunk, chosen, constrain, alignments=alignments, words=words)
+
+    def next_words(self, sentence: str, prefix: str = "", *, n: AtLeast1 = 8) -> list[tuple[str, float]]:
+        """Return the n most probable next words of a translation, best first, with log p of each in nats.
+
+        A beam search finds them, whatever the search of the translator is. A word ends at a space; "" is the end of the
+        translation. `heed.inference.next_words` defines log p, which is that of the word's best segmentation.
+
+        Args:
+            prefix: the words before, as the tokenizer divides them into pieces. Its last word is complete.
+
+        Raises:
+            HeedError: if the sentence is too long or not valid Unicode.
+        """
+        source = encode_lines(self.encode, [sentence], max_tokens=self.max_tokens)
+        (begun,) = self.tokenizer.encode_tgt([prefix])
+        beam = max(2 * n, 20)  # a word may have several segmentations
+        limits: Any = {"max_length_factor": 0, "max_length_extra": len(begun) + LONGEST_WORD + 1}
+        search = BeamSearch(beam=beam, n_best=beam, length_penalty=0, **limits)
+        one = self._with_model(NextWord(self.model, begun, word_starts(self.tokenizer)))
+        ended = [each for each in one.translate_ids(source, search=search)[0] if each.finished]
+        texts = self.tokenizer.decode_tgt([each.tokens[len(begun) :] for each in ended])
+        words: dict[str, float] = {}
+        for text, each in zip(texts, ended, strict=True):
+            words.setdefault(text, each.log_prob)
+        return [*words.items()][:n]
 
     def score(self, sources: TextInput, targets: TextInput) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
@@ -392,6 +425,7 @@ class Translator:
         constrain: Callable[[Sequence[str]], Constraints],
         *,
         alignments: bool,
+        words: bool,
     ) -> Iterator[list[Translation]]:
         done = 0
         while sentences := list(islice(lines, chunk)):
@@ -408,9 +442,12 @@ class Translator:
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
             texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
             links: Iterator[list[Link] | None] = repeat(None)
+            own_words: Iterator[list[tuple[str, float]] | None] = repeat(None)
+            own_ids = [src_ids[row] for row in rows]
             if alignments:
-                sources = [sentences[row] for row in rows]
-                links = map(self._links, self._attend_hypotheses(sources, [src_ids[row] for row in rows], hypotheses))
+                links = map(self._links, self._attend_hypotheses([sentences[row] for row in rows], own_ids, hypotheses))
+            if words:
+                own_words = iter(self._words(own_ids, hypotheses))
             for row, (source, n_best) in enumerate(zip(sentences, found, strict=True)):
                 yield [
                     Translation(
@@ -421,8 +458,9 @@ class Translator:
                         translation_symptoms(source, text, finished=each.finished, best_is_empty=row in empty),
                         alignment=alignment,
                         pieces=() if row in copied else self._pieces(each),
+                        words=[] if row in copied and words else probable,
                     )
-                    for each, next_text, alignment in zip(n_best, texts, links, strict=False)
+                    for each, next_text, alignment, probable in zip(n_best, texts, links, own_words, strict=False)
                 ]
             done += len(sentences)
 
@@ -430,6 +468,16 @@ class Translator:
         """Return the pieces of a hypothesis with log p of each; none if the engine does not say."""
         ids = [*hypothesis.tokens, *[EOS] * hypothesis.finished]
         return tuple(zip(self.tokenizer.tgt_pieces(ids), hypothesis.token_log_probs, strict=False))
+
+    def _words(self, src_ids: Sequence[list[int]], hypotheses: Sequence[Hypothesis]) -> list[list[tuple[str, float]]]:
+        """Return the words of hypotheses with log p of each. ``src_ids`` have no EOS."""
+        tgt_ids = [[*each.tokens, *[EOS] * (each.finished or not each.tokens)] for each in hypotheses]
+        compute = partial(word_log_probs, word_starts(self.tokenizer))
+        found = self._quiet()._teacher_force(compute, [[*ids, EOS] for ids in src_ids], tgt_ids)
+        return [
+            join_pieces(zip(self.tokenizer.tgt_pieces(ids), own, strict=True))
+            for ids, own in zip(tgt_ids, found, strict=True)
+        ]
 
     def _quiet(self) -> "Translator":
         """Return a translator for sentences that ``on_batch`` has already counted."""
