@@ -56,7 +56,8 @@ def every_word(translator: Translator, prefix: list[int]) -> dict[str, float]:
 
     def add(ids: list[int], probability: float) -> None:
         (text,) = translator.tokenizer.decode_tgt([ids])
-        found[text] = max(found.get(text, 0), probability)
+        if text:
+            found[text] = max(found.get(text, 0), probability)
 
     ones = [id_ for id_ in range(len(pieces)) if first[id_] and id_ != EOS]
     after = next_pieces(translator, [[*prefix, one] for one in ones])
@@ -73,7 +74,7 @@ def every_word(translator: Translator, prefix: list[int]) -> dict[str, float]:
 def test_the_most_probable_words_are_those_of_an_exhaustive_search(
     translator: Translator, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heed.inference.translator.LONGEST_WORD", 2)
+    monkeypatch.setattr("heed.inference.next_words.LONGEST_WORD", 2)
     possible = every_word(translator, translator.tokenizer.encode_tgt([prefix])[0])
     best = sorted(possible.items(), key=lambda word: -word[1])
     found = translator.next_words(SENTENCE, prefix, n=450)[:6]  # with a beam for all words
@@ -83,29 +84,19 @@ def test_the_most_probable_words_are_those_of_an_exhaustive_search(
 
 
 def test_words_multiply_to_the_translation(translator: Translator) -> None:
-    search = {"no_repeat_ngram_size": 2}
-    for line, n_best in zip(LINES, translator.hypotheses(LINES, n=2, words=True, **search), strict=True):
-        for each in n_best:
-            assert each.words is not None
-            assert [word for word, _ in each.words] == each.text.replace(" ⁇ ", "\ufffd").split()
-            ids = translator.tokenizer.encode_tgt([each.text])[0]
-            own = [translator.tokenizer.processors[1].piece_to_id(piece) for piece, _ in each.pieces]
-            if own != [*ids, EOS]:  # another segmentation than the tokenizer's
-                continue
-            done = []
-            for word, log_prob in each.words:
-                following = dict(translator.next_words(line, " ".join(done), n=40))
-                assert following.get(word, log_prob) >= log_prob - 1e-6  # there may be a better segmentation
-                done.append(word)
-            end = dict(translator.next_words(line, each.text, n=40))[""]
-            assert sum(log_prob for _, log_prob in each.words) + end == pytest.approx(each.log_prob, abs=1e-6)
+    for line, target in zip(LINES, LINES[::-1], strict=True):
+        (words,) = translator.score_words(line, target)
+        assert [word for word, _ in words] == target.split()
+        for number, (word, log_prob) in enumerate(words):
+            following = dict(translator.next_words(line, " ".join(target.split()[:number]), n=60))
+            assert following.get(word, 0.0) >= log_prob - 1e-6  # there may be a better segmentation
+        end = dict(translator.next_words(line, target, n=60))[""]
+        (score,) = translator.score(line, target)
+        assert sum(log_prob for _, log_prob in words) + end == pytest.approx(score, abs=1e-6)
 
 
-def test_words_are_on_request_and_lines_without_letters_have_none(translator: Translator) -> None:
-    plain, (copied,), (empty,) = translator.hypotheses([SENTENCE, "12", ""])
-    assert plain[0].words is copied.words is empty.words is None
-    _, (copied,), (empty,) = translator.hypotheses([SENTENCE, "12", ""], words=True)
-    assert (copied.text, copied.words, empty.words) == ("12", [], [])
+def test_an_empty_translation_has_no_words(translator: Translator) -> None:
+    assert translator.score_words([SENTENCE, "", ""], ["", "the dog", ""])[::2] == [[], []]
 
 
 def test_a_prefix_at_the_limit_of_the_model_has_no_next_word(translator: Translator) -> None:

@@ -2,7 +2,7 @@
 
 import zipfile
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
@@ -15,12 +15,12 @@ from jaxtyping import Float
 
 from heed.errors import HeedError, argument
 from heed.evaluation.alignment import MAP_ROWS, Extraction, Link, candidate_maps
-from heed.evaluation.words import AttentionMap, piece_bytes, split_words
+from heed.evaluation.words import AttentionMap, split_words
 from heed.files import replacing
 from heed.plot import attention
 from heed.plot.attention_map import MapSet, draw_map, most_informative_head
 from heed.plot.fonts import save_figure
-from heed.symbols import BOS_PIECE, EOS_PIECE, WORD_START
+from heed.symbols import BOS_PIECE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,20 +98,6 @@ class Translation:
     pieces: tuple[tuple[str, float], ...] = ()
     """The subwords and log p of each, with EOS if finished; "▁" starts a word. Empty for a copied line, and with an
     engine that does not say."""
-    words: Sequence[tuple[str, float]] | None = None
-    """The words and log p of each, as `heed.inference.next_words` defines it; None unless ``words=True``."""
-
-
-def join_pieces(pieces: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Return the words, and the sum of the numbers of their pieces. EOS is no word."""
-    found: list[tuple[bytes, float]] = []
-    for piece, number in pieces:
-        if piece.startswith(WORD_START) or not found:
-            found.append((b"", 0.0))
-        if piece != EOS_PIECE:
-            text, total = found.pop()
-            found.append((text + piece_bytes(piece), total + number))
-    return [(text.decode(errors="replace"), total) for text, total in found if text]
 
 
 def word_maps(pair: Attended) -> AttentionMap:

@@ -10,7 +10,7 @@ from operator import add
 from typing import Any, Literal, TypeVar, Unpack
 
 from heed.data.pairs.tokenizer import Tokenizer
-from heed.decoding import BeamSearch, Hypothesis, NBest, Search
+from heed.decoding import Hypothesis, NBest, Search
 from heed.decoding.constraints import Constraint
 from heed.decoding.search import Constraints
 from heed.errors import HeedError, argument
@@ -21,8 +21,8 @@ from heed.inference import BATCH_TOKENS
 from heed.inference.constraints import Terms, TermsInput, Writing
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
 from heed.inference.lines import LineError, as_list, check_pairs, encode_lines, renumbered
-from heed.inference.next_words import LONGEST_WORD, NextWord, word_log_probs, word_starts
-from heed.inference.outputs import Attended, Translation, choose_extraction, join_pieces, word_maps
+from heed.inference.next_words import NextWord, join_words, word_log_probs, word_search, word_starts
+from heed.inference.outputs import Attended, Translation, choose_extraction, word_maps
 from heed.inference.searches import SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
 from heed.layers.edits import Edits
@@ -168,7 +168,6 @@ class Translator:
         *,
         n: int | None = None,
         alignments: bool = False,
-        words: bool = False,
         **options: Unpack[TranslateOptions],
     ) -> list[list[Translation]]:
         """Return the n best translations of each sentence with their scores, best first.
@@ -178,15 +177,13 @@ class Translator:
         Args:
             n: maximum number of translations of each sentence; None: ``n_best`` of the model's search, usually 1.
             alignments: add the word alignment of each translation.
-            words: add log p of each word.
             options: see `translate`.
 
         Raises:
             HeedError: see `translate`.
         """
         lines = as_list(sentences)
-        chunk = max(1, len(lines))
-        return list(self.stream_hypotheses(lines, chunk=chunk, n=n, alignments=alignments, words=words, **options))
+        return list(self.stream_hypotheses(lines, chunk=max(1, len(lines)), n=n, alignments=alignments, **options))
 
     def stream_hypotheses(
         self,
@@ -195,7 +192,6 @@ class Translator:
         chunk: int,
         n: int | None = None,
         alignments: bool = False,
-        words: bool = False,
         prefix: str | Iterable[str] = "",
         terms: TermsInput = None,
         **search: Unpack[SearchOptions],
@@ -204,38 +200,13 @@ class Translator:
 
         Args:
             prefix: one for all lines, or as many as lines.
-            n, alignments, words, terms, search: see `hypotheses`. They are checked before the first line is read.
+            n, alignments, terms, search: see `hypotheses`. They are checked before the first line is read.
         """
         if chunk < 1:
             raise HeedError(f"{argument('chunk', chunk)} must be at least 1.")
         chosen, constrain = self.changed_search(n, **search), self._constrain(prefix, terms)
         lines = iter([lines] if isinstance(lines, str) else lines)
-        return self._stream(lines, chunk, chosen, constrain, alignments=alignments, words=words)
-
-    def next_words(self, sentence: str, prefix: str = "", *, n: AtLeast1 = 8) -> list[tuple[str, float]]:
-        """Return the n most probable next words of a translation, best first, with log p of each in nats.
-
-        A beam search finds them, whatever the search of the translator is. A word ends at a space; "" is the end of the
-        translation. `heed.inference.next_words` defines log p, which is that of the word's best segmentation.
-
-        Args:
-            prefix: the words before, as the tokenizer divides them into pieces. Its last word is complete.
-
-        Raises:
-            HeedError: if the sentence is too long or not valid Unicode.
-        """
-        source = encode_lines(self.encode, [sentence], max_tokens=self.max_tokens)
-        (begun,) = self.tokenizer.encode_tgt([prefix])
-        beam = max(2 * n, 20)  # a word may have several segmentations
-        limits: Any = {"max_length_factor": 0, "max_length_extra": len(begun) + LONGEST_WORD + 1}
-        search = BeamSearch(beam=beam, n_best=beam, length_penalty=0, **limits)
-        one = self._with_model(NextWord(self.model, begun, word_starts(self.tokenizer)))
-        ended = [each for each in one.translate_ids(source, search=search)[0] if each.finished]
-        texts = self.tokenizer.decode_tgt([each.tokens[len(begun) :] for each in ended])
-        words: dict[str, float] = {}
-        for text, each in zip(texts, ended, strict=True):
-            words.setdefault(text, each.log_prob)
-        return [*words.items()][:n]
+        return self._stream(lines, chunk, chosen, constrain, alignments=alignments)
 
     def score(self, sources: TextInput, targets: TextInput) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
@@ -244,6 +215,39 @@ class Translator:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
         """
         return self.score_ids(*self.encode_pairs(as_list(sources), as_list(targets)))
+
+    def score_words(self, sources: TextInput, targets: TextInput) -> list[list[tuple[str, float]]]:
+        """Return the words of each target, with log p of each in nats, as `heed.inference.next_words` defines it.
+
+        Words are separated by spaces. Errors: see `score`.
+        """
+        src_ids, tgt_ids = self.encode_pairs(as_list(sources), as_list(targets))
+        scores = self._teacher_force(partial(word_log_probs, word_starts(self.tokenizer)), src_ids, tgt_ids)
+        pieces = map(self.tokenizer.tgt_pieces, tgt_ids)
+        return [join_words(zip(own, values, strict=True)) for own, values in zip(pieces, scores, strict=True)]
+
+    def next_words(self, sentence: str, prefix: str = "", *, n: AtLeast1 = 8) -> list[tuple[str, float]]:
+        """Return the n most probable next words of a translation, best first, with log p of each in nats.
+
+        A beam search finds them, whatever the search of the translator is. The word "" is the end of the translation.
+
+        Args:
+            prefix: the words before. The last one is complete.
+
+        Raises:
+            HeedError: if the sentence is too long or not valid Unicode.
+        """
+        source = encode_lines(self.encode, [sentence], max_tokens=self.max_tokens)
+        (begun,) = self.tokenizer.encode_tgt([prefix])
+        model = self._with_model(NextWord(self.model, begun, word_starts(self.tokenizer)))
+        (found,) = model.translate_ids(source, search=word_search(n, len(begun)))
+        ended = [each for each in found if each.finished]
+        texts = self.tokenizer.decode_tgt([each.tokens[len(begun) :] for each in ended])
+        best: dict[str, float] = {}  # a word may have several segmentations
+        for text, each in zip(texts, ended, strict=True):
+            if text or each.tokens == begun:  # a space alone is no word
+                best.setdefault(text, each.log_prob)
+        return [*best.items()][:n]
 
     def score_ids(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
         """Return log p(target | source) in nats for each pair of ids. Sources and targets end with EOS."""
@@ -425,7 +429,6 @@ class Translator:
         constrain: Callable[[Sequence[str]], Constraints],
         *,
         alignments: bool,
-        words: bool,
     ) -> Iterator[list[Translation]]:
         done = 0
         while sentences := list(islice(lines, chunk)):
@@ -442,12 +445,9 @@ class Translator:
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
             texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
             links: Iterator[list[Link] | None] = repeat(None)
-            own_words: Iterator[list[tuple[str, float]] | None] = repeat(None)
-            own_ids = [src_ids[row] for row in rows]
             if alignments:
-                links = map(self._links, self._attend_hypotheses([sentences[row] for row in rows], own_ids, hypotheses))
-            if words:
-                own_words = iter(self._words(own_ids, hypotheses))
+                sources = [sentences[row] for row in rows]
+                links = map(self._links, self._attend_hypotheses(sources, [src_ids[row] for row in rows], hypotheses))
             for row, (source, n_best) in enumerate(zip(sentences, found, strict=True)):
                 yield [
                     Translation(
@@ -458,9 +458,8 @@ class Translator:
                         translation_symptoms(source, text, finished=each.finished, best_is_empty=row in empty),
                         alignment=alignment,
                         pieces=() if row in copied else self._pieces(each),
-                        words=[] if row in copied and words else probable,
                     )
-                    for each, next_text, alignment, probable in zip(n_best, texts, links, own_words, strict=False)
+                    for each, next_text, alignment in zip(n_best, texts, links, strict=False)
                 ]
             done += len(sentences)
 
@@ -468,16 +467,6 @@ class Translator:
         """Return the pieces of a hypothesis with log p of each; none if the engine does not say."""
         ids = [*hypothesis.tokens, *[EOS] * hypothesis.finished]
         return tuple(zip(self.tokenizer.tgt_pieces(ids), hypothesis.token_log_probs, strict=False))
-
-    def _words(self, src_ids: Sequence[list[int]], hypotheses: Sequence[Hypothesis]) -> list[list[tuple[str, float]]]:
-        """Return the words of hypotheses with log p of each. ``src_ids`` have no EOS."""
-        tgt_ids = [[*each.tokens, *[EOS] * (each.finished or not each.tokens)] for each in hypotheses]
-        compute = partial(word_log_probs, word_starts(self.tokenizer))
-        found = self._quiet()._teacher_force(compute, [[*ids, EOS] for ids in src_ids], tgt_ids)
-        return [
-            join_pieces(zip(self.tokenizer.tgt_pieces(ids), own, strict=True))
-            for ids, own in zip(tgt_ids, found, strict=True)
-        ]
 
     def _quiet(self) -> "Translator":
         """Return a translator for sentences that ``on_batch`` has already counted."""
