@@ -182,7 +182,11 @@ def test_a_translation_has_a_prefix_and_terms(client: TestClient, model: ServedM
     assert "terms" in error(client, 400, terms=["a"])
     assert "terms" in error(client, 400, terms="{")
     assert "terms" in error(client, 400, terms={"a": ""})
-    assert "terms" in error(client, 400, terms={str(number): "b" for number in range(101)})
+    many = {str(number): "b" for number in range(101)}
+    assert error(client, 400, terms=many) == "Invalid request: terms must have at most 100 items, not 101."
+    assert "terms.a must have at most 100 characters" in error(client, 400, terms={"a": "b" * 101})
+    whole = client.post("/translate", json={"q": f"{LINES[0]}. {LINES[1]}", "prefix": "a bi", **EN_DE}).json()
+    assert whole["translatedText"].startswith("a bi")  # a text with a prefix is not split
 
 
 def test_the_words_of_a_translation_and_those_that_may_follow(client: TestClient, model: ServedModel) -> None:

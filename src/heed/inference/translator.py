@@ -235,10 +235,10 @@ class Translator:
             prefix: the words before. The last one is complete.
 
         Raises:
-            HeedError: if the sentence is too long or not valid Unicode.
+            HeedError: if the sentence or the prefix is too long or not valid Unicode.
         """
         source = encode_lines(self.encode, [sentence], max_tokens=self.max_tokens)
-        (begun,) = self.tokenizer.encode_tgt([prefix])
+        (begun,) = encode_lines(self.tokenizer.encode_tgt, [prefix], max_tokens=self.max_tokens)
         model = self._with_model(NextWord(self.model, begun, word_starts(self.tokenizer)))
         (found,) = model.translate_ids(source, search=word_search(n, len(begun)))
         ended = [each for each in found if each.finished]

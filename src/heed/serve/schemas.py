@@ -18,7 +18,7 @@ def _check_unicode(text: str) -> str:
 
 SideName = Literal["source", "target"]
 UnicodeText = Annotated[str, AfterValidator(_check_unicode)]
-TermText = Annotated[UnicodeText, Field(min_length=1, max_length=100)]
+TermText = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_check_unicode)]
 LanguageCode = Annotated[UnicodeText, Field(min_length=1, examples=["en"])]
 ModelName = Annotated[UnicodeText | None, Field(description="A name of `/models`. Default: the first.")]
 

@@ -160,7 +160,8 @@ class Service:
         if body.model is None and detection.language == self.models.find_language(body.target):
             return _Text(detection, None, Document([content]))
         route = self.find_route(detection.language, body.target, body.model)
-        splitter = SentenceSplitter(route.translator, by_rules=self.settings.split_sentences)
+        by_rules = self.settings.split_sentences and not body.prefix
+        splitter = SentenceSplitter(route.translator, by_rules=by_rules)
         divide = html_document if body.format == "html" else text_document
         return _Text(detection, route, divide(content, splitter))
 
