@@ -221,13 +221,13 @@ def test_a_reader_chooses_another_word(browser: Browser, server: Server, models:
     else:
         (browser.tap if way == "touch" else browser.click)(WORDS, 1)
     words = choices(browser, translator, first)
+    assert browser.run("document.querySelectorAll('.word[aria-pressed=true]').length") > 0
     if way == "keys":
         browser.wait("document.activeElement.matches('.candidate')")
         browser.press("Escape")
         assert browser.run("document.querySelector('#choices').hidden")
         assert browser.run("document.activeElement === document.querySelectorAll('.output .w')[1]")
         browser.press("Enter")
-        browser.press("Enter")  # unpins, and pins again
         browser.wait("document.activeElement.matches('.candidate')")
         browser.press("Home")
     number = next(place for place, word in enumerate(words) if word not in (second, "(end)"))
@@ -236,7 +236,13 @@ def test_a_reader_chooses_another_word(browser: Browser, server: Server, models:
             browser.press("ArrowDown")
         browser.press("Enter")
     else:
-        (browser.tap if way == "touch" else browser.click)("#candidates button", number)
+        press = browser.tap if way == "touch" else browser.click
+        press("h1")
+        assert browser.run("document.querySelector('#choices').hidden")
+        press(WORDS, 1)
+        assert choices(browser, translator, first) == words
+        assert browser.run("document.querySelectorAll('.word[aria-pressed=true]').length") > 0
+        press("#candidates button", number)
     browser.wait(f"document.querySelector('.output').textContent !== {plain!r}")
     prefix = f"{first} {words[number]} "
     assert shown(browser) == translator.translate(TEXT, prefix=prefix)[0]

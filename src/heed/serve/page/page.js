@@ -344,9 +344,11 @@ function hoverWord(place) {
   if (found) found.system.hover("rows", found.index, found.count);
 }
 
-function pinWord(place) {
+/* Pin a word; a second time unpins it, unless it `stays`. */
+function pinWord(place, stays = false) {
   state.origin = place.model;
-  const found = piecesOfWord(place);
+  const found = piecesOfWord(place), { side, index } = found?.system.pinned ?? {};
+  if (found && stays && side === "rows" && index === found.index) return;
   if (found) found.system.pin("rows", found.index, found.count);
   else if (place.sentence !== state.active) { state.pointed = { ...place, pin: true }; activate(place.sentence); }
 }
@@ -405,10 +407,10 @@ function mark(isOn) {
 async function chooseWord(place, element, byKey = false) {
   const wasOpen = !$("choices").hidden && $("choices").word === element;
   closeChoices();
-  pinWord(place);
-  const { model, sentence, word } = place;
-  if (wasOpen || forcedIn(model, sentence)) return;   // the candidates are those of the model as it is
-  const { words: box, own } = { words: $("choices"), own: wordsIn(textsOf(model)[sentence]) }, before = own.slice(0, word).join(" ");
+  const { model, sentence, word } = place, isForced = Boolean(forcedIn(model, sentence));
+  pinWord(place, !wasOpen && !isForced);
+  if (wasOpen || isForced) return;   // the candidates are those of the model as it is
+  const box = $("choices"), own = wordsIn(textsOf(model)[sentence]), before = own.slice(0, word).join(" ");
   box.word = element;
   box.className = `choices ${sideOf(model)}`;
   $("choices-title").textContent = "…";
