@@ -355,13 +355,7 @@ function pinWord(place, stays = false) {
 
 function onWordKey(event, place) {
   if (event.key === "Enter" || event.key === " ") { event.preventDefault(); chooseWord(place, event.currentTarget, true); return; }
-  const words = wordElements(place.model), index = words.indexOf(event.target), on = isRightToLeft(event.target) ? -1 : 1;
-  const goal = { ArrowLeft: index - on, ArrowRight: index + on, Home: 0, End: words.length - 1 }[event.key];
-  if (words[goal] === undefined) return;
-  event.preventDefault();
-  for (const word of words) word.tabIndex = -1;
-  words[goal].tabIndex = 0;
-  words[goal].focus();
+  moveAmongWords(event, wordElements(place.model));
 }
 
 /* ---- How probable words are, and which others there are. */
@@ -390,11 +384,7 @@ async function weigh(signal) {
 
 function shade(model, sentence) {
   const words = wordsOfModel(model, sentence);
-  elementsOf(model, sentence).forEach((element, index) => {
-    const word = words[index];
-    element.style.setProperty("--doubt", word && state.marks ? `${Math.round(100 * (1 - word.probability))}%` : "0%");
-    if (word && state.marks) element.dataset.p = share(word.probability); else delete element.dataset.p;
-  });
+  elementsOf(model, sentence).forEach((element, index) => shadeWord(element, state.marks && words[index] ? words[index].probability : null));
 }
 
 function mark(isOn) {
