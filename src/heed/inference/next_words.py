@@ -39,7 +39,7 @@ def word_starts(tokenizer: Tokenizer) -> Bool[Tensor, " V"]:
 def word_search(n: int, prefix: int) -> BeamSearch:
     """Return a search for n words after ``prefix`` pieces, and more, as a word may have several segmentations."""
     beam, longest = max(2 * n, 20), prefix + LONGEST_WORD + 1
-    return BeamSearch(beam=beam, n_best=beam, length_penalty=0, max_length_factor=0, max_length_extra=longest)
+    return BeamSearch(beam=beam, n_best=beam, length_penalty=0.0, max_length_factor=0.0, max_length_extra=longest)
 
 
 class NextWord(EditedModel):
