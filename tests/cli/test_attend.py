@@ -47,9 +47,11 @@ def test_page_holds_the_maps_of_all_models(
     assert capsys.readouterr().out == f"{out}\n"
     systems = []
     for folder in folders:
-        pairs = load(folder, device="cpu").attend(SOURCES, TARGETS if given else None)
+        model = load(folder, device="cpu")
+        pairs = model.attend(SOURCES, TARGETS if given else None)
+        words = model.score_words(SOURCES, [pair.target for pair in pairs])
         command = ["heed", "attend", "--model", str(folder)]
-        systems.append(System(folder.name, str(folder), folder.name, pairs, command))
+        systems.append(System(folder.name, str(folder), folder.name, pairs, command, words))
     assert out.read_text(encoding="utf-8") == attention_page(systems, given=given)
 
 
@@ -60,8 +62,10 @@ def test_forced_words_are_shown_beside_the_translation_as_it_is(
     options = ["--tgt", TARGETS[0], "--out", str(out), "--npz", str(archive), "--device", "cpu"]
     words = [SOURCES[0], "--force", "cross: Hund -> dog"]
     assert main(["attend", "--model", str(folders[1]), *words, *options]) == 0
-    forced = force(load(folders[1], device="cpu"), SOURCES[0], "cross: Hund → dog", target=TARGETS[0])
-    first = System("rnn", str(folders[1]), "rnn", forced[:1], ["heed", "attend", "--model", str(folders[1])])
+    model = load(folders[1], device="cpu")
+    forced = force(model, SOURCES[0], "cross: Hund → dog", target=TARGETS[0])
+    command, own = ["heed", "attend", "--model", str(folders[1])], model.score_words(SOURCES[0], TARGETS[0])
+    first = System("rnn", str(folders[1]), "rnn", forced[:1], command, own)
     second = System("rnn, forced", str(folders[1]), "rnn", forced[1:])
     assert out.read_text(encoding="utf-8") == attention_page([first, second], given=True)
     lines = [str(out), f"rnn: {forced[0].target}", f"rnn, forced: {forced[1].target}"]

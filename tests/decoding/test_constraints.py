@@ -40,7 +40,12 @@ def prefix(text: bytes) -> Prefix:
 
 
 def begins_with(pieces: Sequence[int], text: bytes) -> bool:
-    """Whether pieces before EOS or the limit begin with a text, and leave room for EOS."""
+    """Whether pieces before EOS or the limit begin with a text, and leave room for EOS.
+
+    A text that ends with a space may also be the whole translation, without the space.
+    """
+    if text.endswith(b"\xfe") and pieces[-1] == EOS and b"".join(PIECES[piece] for piece in pieces) == text[:-1]:
+        return True
     return b"".join(PIECES[piece] for piece in pieces if piece != EOS)[: len(text)] == text and b"".join(
         PIECES[piece] for piece in pieces[: LIMIT - 1] if piece != EOS
     ).startswith(text)
@@ -143,6 +148,18 @@ def test_a_model_that_is_too_short_for_a_prefix_says_so() -> None:
     model.max_target_length = 3
     with pytest.raises(HeedError, match="need 4 subwords, and the model writes at most 3"):
         search("greedy")(model, *batch_of(SOURCES[:1]), [[prefix(b"bbb")]])
+
+
+@pytest.mark.parametrize("kind", ["greedy", "beam", "sample"])
+def test_a_complete_last_word_may_end_the_translation_also_at_the_limit(kind: str) -> None:
+    found = set()
+    for seed in range(40):
+        model = TableModel(seed, vocab=VOCAB)
+        model.max_target_length = 4
+        ((each, *_),) = search(kind)(model, *batch_of(SOURCES[:1]), [[prefix(b"bbb\xfe")]])
+        assert each.finished
+        found.add(tuple(each.tokens))
+    assert found == {(5, 5, 5)}
 
 
 def test_a_longer_prefix_raises_the_limit_of_its_sentence() -> None:

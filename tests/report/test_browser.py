@@ -55,7 +55,8 @@ def attend_page() -> str:
         weights = np.random.default_rng(0).dirichlet(np.full(len(pieces), 0.1), size=(3, 8, len(pieces)))
         pair = Attended(SENTENCE, SENTENCE, pieces, pieces, weights, weights, weights)
         command = ["heed", "attend", "--model", f"/a/path/to {name}"]
-        systems.append(attention.System(name, f"/a/long/path/to/{name}", "transformer", [pair], command))
+        words = [[(word, -0.3 * number) for number, word in enumerate(SENTENCE.split())]]
+        systems.append(attention.System(name, f"/a/long/path/to/{name}", "transformer", [pair], command, words))
     return attention.attention_page(systems, given=True)
 
 
@@ -129,6 +130,24 @@ def test_axe_finds_no_serious_barrier(page: str, theme: str, tmp_path: Path) -> 
     measured = measure(html, tmp_path, width=PHONE, script=AXE % (axe, theme))
     assert measured["passes"] > 10
     assert [one for one in measured["found"] if one[0] in ("serious", "critical")] == []
+
+
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+def test_words_of_the_attention_page_show_how_sure_the_model_is(width: int, tmp_path: Path) -> None:
+    page, browser = tmp_path / "page.html", start_browser()
+    page.write_text(attend_page(), encoding="utf-8")
+    browser.open(page.as_uri(), width=width)
+    words = len(SENTENCE.split())
+    assert browser.run("document.querySelectorAll('.w').length") == 2 * words
+    doubts = browser.run("[...document.querySelectorAll('.w')].map(e => e.style.getPropertyValue('--doubt'))")
+    assert doubts[:3] == ["0%", "26%", "45%"]
+    browser.run("document.querySelector('.w').focus()")
+    browser.press("ArrowRight")
+    assert browser.run("document.activeElement.textContent") == SENTENCE.split()[1]
+    assert browser.run("document.querySelectorAll('.w[tabindex=\"0\"]').length") == 2
+    browser.point(".w", 1)
+    assert browser.run("getComputedStyle(document.querySelectorAll('.w')[1], '::after').content") == '"74 %"'
+    assert browser.run("document.documentElement.scrollWidth") <= width
 
 
 USE_ATTENTION = """

@@ -1,6 +1,7 @@
 """LibreTranslate's API."""
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Callable
@@ -181,7 +182,30 @@ def test_a_translation_has_a_prefix_and_terms(client: TestClient, model: ServedM
     assert "terms" in error(client, 400, terms=["a"])
     assert "terms" in error(client, 400, terms="{")
     assert "terms" in error(client, 400, terms={"a": ""})
-    assert "terms" in error(client, 400, terms={str(number): "b" for number in range(101)})
+    many = {str(number): "b" for number in range(101)}
+    assert error(client, 400, terms=many) == "Invalid request: terms must have at most 100 items, not 101."
+    assert "terms.a must have at most 100 characters" in error(client, 400, terms={"a": "b" * 101})
+    whole = client.post("/translate", json={"q": f"{LINES[0]}. {LINES[1]}", "prefix": "a bi", **EN_DE}).json()
+    assert whole["translatedText"].startswith("a bi")  # a text with a prefix is not split
+
+
+def test_the_words_of_a_translation_and_those_that_may_follow(client: TestClient, model: ServedModel) -> None:
+    body = {"q": f" {LINES[0]}\n", "translation": f"{LINES[1]} ", **EN_DE}
+    answer = client.post("/words", json=body).json()
+    (expected,) = model.translator.score_words(LINES[0], LINES[1])
+    words = [(each["text"], math.log(each["probability"])) for each in answer["words"]]
+    assert [word for word, _ in words] == LINES[1].split() == [word for word, _ in expected]
+    assert [log_prob for _, log_prob in words] == pytest.approx([log_prob for _, log_prob in expected])
+    assert answer["candidates"] == []
+    answer = client.post("/words", data={**body, "candidates": "5"}).json()
+    candidates = [(each["text"], math.log(each["probability"])) for each in answer["candidates"]]
+    expected = model.translator.next_words(LINES[0], LINES[1], n=5)
+    assert candidates == [(word, pytest.approx(log_prob)) for word, log_prob in expected]
+    refused = client.post("/words", json={**body, "candidates": 21})
+    assert (refused.status_code, refused.json()["error"]) == (
+        400,
+        "Invalid request: candidates must be less than or equal to 20.",
+    )
 
 
 def test_a_model_may_have_a_search_without_a_beam(serve: Serve, model: ServedModel) -> None:

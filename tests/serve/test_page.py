@@ -127,6 +127,20 @@ def test_a_forced_row_is_that_of_force(client: TestClient, model: ServedModel) -
     assert client.post("/attend", json={"q": TEXT, **LANGUAGES}).json() == before, "nothing stays in the model"
 
 
+def test_attention_of_a_translation_with_a_prefix_and_terms(client: TestClient, model: ServedModel) -> None:
+    constraints = {"prefix": "the f", "terms": {"dog": "house"}}
+    plain = client.post("/translate", json={"q": TEXT, **LANGUAGES, **constraints}).json()["translatedText"]
+    answer = client.post("/attend", json={"q": TEXT, **LANGUAGES, **constraints}).json()
+    assert plain == answer["translation"]
+    assert plain.startswith("the f")
+    assert "house" in plain.split()
+    row = {"attention": "cross", "queries": [len(answer["tokens"]["target"]) - 2], "keys": [0]}
+    forced = client.post("/attend", json={"q": TEXT, **LANGUAGES, **constraints, "force": [row]}).json()
+    assert forced["translation"].startswith("the f")
+    assert "house" in forced["translation"].split()
+    assert forced["tokens"]["target"][: row["queries"][0]] == answer["tokens"]["target"][: row["queries"][0]]
+
+
 def test_a_long_translation_is_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attend, "MAX_PIECES", 5)  # "dog" is one subword, and its translation by this model has 13
     response = client.post("/attend", json={"q": "dog", **LANGUAGES})

@@ -1,10 +1,12 @@
 """The page of the server in a browser: mouse, keyboard and touch, on a desktop and on a phone."""
 
+import math
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 import heed
+from heed.inference.translator import Translator
 from heed.interventions import force, force_row
 from heed.interventions.forcing import named_words
 from heed.serve.application import create_app
@@ -175,7 +178,7 @@ def test_models_stand_side_by_side(browser: Browser, server: Server, models: lis
 def test_the_keyboard_reaches_everything(browser: Browser, server: Server) -> None:
     show(browser, server)
     translate(browser)
-    for _ in range(3):
+    for _ in range(4):
         browser.press("Tab")
         if browser.run("document.activeElement.matches('.w')"):
             break
@@ -188,9 +191,122 @@ def test_the_keyboard_reaches_everything(browser: Browser, server: Server) -> No
     assert browser.run("document.querySelectorAll('.word[aria-pressed=true]').length") > 0
     browser.press("Escape")
     assert browser.run("document.querySelectorAll('.word[aria-pressed=true]').length") == 0
-    browser.press("Tab", shift=True)
-    browser.press("Tab", shift=True)
+    for _ in ("Clear", "Terms", "text"):
+        browser.press("Tab", shift=True)
     assert browser.run("document.activeElement.id") == "text"
+
+
+def choices(browser: Browser, translator: Translator, before: str) -> list[str]:
+    """Wait for the candidates of a place, check them against the translator's, and return their words."""
+    browser.wait("document.querySelectorAll('#candidates button').length")
+    found = browser.run("[...document.querySelectorAll('#candidates button')].map(e => e.innerText.split('\\n'))")
+    expected = dict(translator.next_words(TEXT, before, n=8))
+    shown = {word: p.split(" %")[0] for word, *_, p in found}
+    for word, log_prob in [*expected.items()][:7]:
+        p = 100 * math.exp(log_prob)
+        assert shown[word or "(end)"] == (f"{p:.0f}" if p >= 9.5 else f"{p:.1f}" if p >= 0.1 else "< 0.1")
+    return [*shown]
+
+
+@pytest.mark.parametrize("way", ["mouse", "keys", "touch"])
+def test_a_reader_chooses_another_word(browser: Browser, server: Server, models: list[ServedModel], way: str) -> None:
+    translator = models[0].translator
+    show(browser, server, width=PHONE if way == "touch" else DESKTOP, touch=way == "touch", dark=way == "keys")
+    translate(browser)
+    plain = shown(browser)
+    first, second = plain.split()[:2]
+    if way == "keys":
+        browser.run("document.querySelectorAll('.output .w')[1].focus()")
+        browser.press("Enter")
+    else:
+        (browser.tap if way == "touch" else browser.click)(WORDS, 1)
+    words = choices(browser, translator, first)
+    assert browser.run("document.querySelectorAll('.word[aria-pressed=true]').length") > 0
+    if way == "keys":
+        browser.wait("document.activeElement.matches('.candidate')")
+        browser.press("Escape")
+        assert browser.run("document.querySelector('#choices').hidden")
+        assert browser.run("document.activeElement === document.querySelectorAll('.output .w')[1]")
+        browser.press("Enter")
+        browser.wait("document.activeElement.matches('.candidate')")
+        browser.press("Home")
+    number = next(place for place, word in enumerate(words) if word not in (second, "(end)"))
+    if way == "keys":
+        for _ in range(number - words[:number].count("(end)")):
+            browser.press("ArrowDown")
+        browser.press("Enter")
+    else:
+        press = browser.tap if way == "touch" else browser.click
+        press("h1")
+        assert browser.run("document.querySelector('#choices').hidden")
+        press(WORDS, 1)
+        assert choices(browser, translator, first) == words
+        assert browser.run("document.querySelectorAll('.word[aria-pressed=true]').length") > 0
+        press("#candidates button", number)
+    browser.wait(f"document.querySelector('.output').textContent !== {plain!r}")
+    prefix = f"{first} {words[number]} "
+    assert shown(browser) == translator.translate(TEXT, prefix=prefix)[0]
+    assert browser.run("document.activeElement.textContent") == words[number]
+    assert browser.run("document.querySelector('#spoken').textContent") == shown(browser)
+    browser.wait(f"document.querySelector('.system .target').textContent === {shown(browser)!r}")
+    assert browser.run("document.documentElement.scrollWidth") <= (PHONE if way == "touch" else DESKTOP)
+    undo = "[...document.querySelectorAll('.result .foot button')].find(e => e.textContent === 'Undo my words')"
+    browser.run(f"{undo}.click()")
+    browser.wait(f"document.querySelector('.output').textContent === {plain!r} && !{undo}")
+
+
+def test_words_show_how_sure_the_model_is(browser: Browser, server: Server, models: list[ServedModel]) -> None:
+    show(browser, server)
+    translate(browser)
+    (words,) = models[0].translator.score_words(TEXT, shown(browser))
+    browser.wait(f"document.querySelectorAll('.w[data-p]').length === {len(words)}")
+    doubts = browser.run("[...document.querySelectorAll('.w')].map(e => e.style.getPropertyValue('--doubt'))")
+    assert doubts == [f"{100 * (1 - math.exp(log_prob)):.0f}%" for _, log_prob in words]
+    label = "getComputedStyle(document.querySelector('.w'), '::after').content"
+    assert browser.run(label) == "none"
+    browser.point(WORDS)
+    assert "%" in browser.run(label)
+    browser.click(".marks input")
+    assert browser.run("document.querySelectorAll('.w[data-p]').length") == 0
+    browser.click(".marks input")
+    browser.click(".map .cell", 2)  # with forced attention, the numbers are not those of the translation
+    browser.wait(f"{CHANGES} === 1")
+    assert browser.run("document.querySelectorAll('.w[data-p]').length") == 0
+    browser.click(WORDS)
+    assert browser.run("document.querySelector('#choices').hidden")
+
+
+def test_terms_are_in_the_translation_and_wrong_ones_are_named(
+    browser: Browser, server: Server, models: list[ServedModel]
+) -> None:
+    show(browser, server)
+    translate(browser)
+    browser.click("details.terms summary")
+    browser.run("document.querySelector('#terms').focus()")
+    browser.type("dog = house | a house\nfarmer = ")
+    browser.wait("document.querySelector('#message-text').textContent.startsWith('Line 2 of the terms must be like')")
+    browser.type("man")
+    browser.wait("document.querySelector('#message').hidden && !document.querySelector('.stale')")
+    terms = {"dog": ["house", "a house"], "farmer": "man"}
+    assert shown(browser) == models[0].translator.translate(TEXT, terms=terms)[0]
+    assert "Terms (2)" in browser.run("document.querySelector('.terms summary').textContent")
+    browser.wait(f"document.querySelector('.system .target').textContent === {shown(browser)!r}")
+    browser.type("\na = b" + "".join(f"\n{number} = b" for number in range(101)))
+    browser.wait("document.querySelector('#message-text').textContent.includes('at most 100 items, not 104')")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+def test_axe_finds_no_serious_barrier(browser: Browser, server: Server, width: int, theme: str) -> None:
+    axe = files(pytest.importorskip("axe_core_python")).joinpath("axe.min.js").read_text(encoding="utf-8")
+    show(browser, server, width=width, dark=theme == "dark")
+    translate(browser)
+    browser.run("document.querySelector('details.terms').open = true")
+    browser.click(WORDS, 1)
+    browser.wait("document.querySelectorAll('#candidates button').length")
+    browser.run(f"{axe}; 0")
+    found = browser.run("axe.run().then(({ violations }) => violations.map(v => [v.impact, v.id, v.nodes[0].html]))")
+    assert [one for one in found if one[0] in ("serious", "critical")] == []
 
 
 def test_touch_on_a_phone(browser: Browser, server: Server) -> None:

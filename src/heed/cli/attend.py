@@ -43,7 +43,9 @@ def run(args: argparse.Namespace) -> None:
         for ending, pairs in _attend(args, translator, sentences).items():
             # The words of an instruction are those of the first translation.
             command = [] if ending else ["heed", "attend", "--model", path_text(folder), *_given_options(args)]
-            systems.append(System(path_text(f"{name}{ending}"), path_text(folder), family, pairs, command))
+            translator.max_tokens = None  # the sentences have been accepted, and translations may be longer
+            words = [] if ending else translator.score_words(sentences, [pair.target for pair in pairs])
+            systems.append(System(path_text(f"{name}{ending}"), path_text(folder), family, pairs, command, words))
     if only:
         for system in systems:
             _check_map(system.pairs[0], only)

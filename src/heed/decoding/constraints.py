@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed.errors import HeedError
-from heed.symbols import EOS
+from heed.symbols import EOS, WORD_START_BYTE
 
 IMPOSSIBLE = 10**9  # pieces
 Forbidden = Bool[Tensor, " V"]
@@ -246,7 +246,10 @@ class Prefix(Constraint):
 
 
 class PrefixText:
-    """The text of a `Prefix`, in bytes as in its vocabulary, which can write it."""
+    """The text of a `Prefix`, in bytes as in its vocabulary, which can write it.
+
+    If it ends with `WORD_START_BYTE`, its last word is complete: another one begins, or the translation ends.
+    """
 
     def __init__(self, vocabulary: Vocabulary, text: bytes, unknown: Sequence[str] = ()) -> None:
         self.vocabulary, self.text = vocabulary, text
@@ -260,5 +263,8 @@ class PrefixText:
             for piece in vocabulary.agreeing(text[start:]):
                 end = min(start + len(vocabulary.pieces[piece]), len(text))
                 self.following[start].append((piece, self.fewest[end]))
+            if text[start:] == WORD_START_BYTE:
+                self.following[start].append((EOS, -1))
+                continue
             # No piece begins inside a character, unless it is a byte.
             self.fewest[start] = 1 + min((needs for _, needs in self.following[start]), default=IMPOSSIBLE)

@@ -110,8 +110,11 @@ class HuggingFaceEngine(ExportedEngine):
                 )
 
     def check(self, search: Search, *, constrained: bool = False) -> None:
-        assert isinstance(search, GreedySearch)
-        assert not constrained
+        if constrained or not isinstance(search, GreedySearch):
+            raise HeedError(
+                "heed runs exports to Hugging Face to check them, with greedy search and without prefixes and terms: "
+                "use `generate` of transformers."
+            )
 
     @torch.inference_mode()
     def search(self, sources: Sequence[Sequence[int]], search: Search, constraints: Constraints = None) -> list[NBest]:

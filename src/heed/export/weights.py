@@ -15,7 +15,7 @@ from heed.models.transformer_config import TransformerConfig
 def require_transformer(model: Seq2Seq, engine: str) -> Transformer:
     """Return the model if it is a transformer; otherwise raise a HeedError."""
     if not isinstance(model, Transformer):
-        raise HeedError(f"{engine} has no recurrent encoder-decoder with attention: export a transformer.")
+        raise HeedError(f"{engine} has no recurrent models with attention and no ensembles: export a transformer.")
     return model
 
 

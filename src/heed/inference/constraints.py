@@ -148,7 +148,7 @@ class Writing:
     def prefix(self, text: str) -> list[Prefix]:
         """Return the constraint that a translation begins with a text, as the tokenizer normalises it; [] for no text.
 
-        White space at the end of the text means that a word begins there.
+        White space at the end of the text means that the last word is complete.
         """
         if not text.strip():
             return []

@@ -15,12 +15,12 @@ from jaxtyping import Float
 
 from heed.errors import HeedError, argument
 from heed.evaluation.alignment import MAP_ROWS, Extraction, Link, candidate_maps
-from heed.evaluation.words import AttentionMap, piece_bytes, split_words
+from heed.evaluation.words import AttentionMap, split_words
 from heed.files import replacing
 from heed.plot import attention
 from heed.plot.attention_map import MapSet, draw_map, most_informative_head
 from heed.plot.fonts import save_figure
-from heed.symbols import BOS_PIECE, EOS_PIECE, WORD_START
+from heed.symbols import BOS_PIECE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,18 +98,6 @@ class Translation:
     pieces: tuple[tuple[str, float], ...] = ()
     """The subwords and log p of each, with EOS if finished; "▁" starts a word. Empty for a copied line, and with an
     engine that does not say."""
-
-    @property
-    def words(self) -> list[tuple[str, float]]:
-        """The words, and log p of each: the sum over its subwords."""
-        found: list[tuple[bytes, float]] = []
-        for piece, log_prob in self.pieces:
-            if piece.startswith(WORD_START) or not found:
-                found.append((b"", 0.0))
-            if piece != EOS_PIECE:
-                text, total = found.pop()
-                found.append((text + piece_bytes(piece), total + log_prob))
-        return [(text.decode(errors="replace"), log_prob) for text, log_prob in found if text]
 
 
 def word_maps(pair: Attended) -> AttentionMap:

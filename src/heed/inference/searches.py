@@ -65,7 +65,7 @@ class TranslateOptions(SearchOptions, total=False):
     """Changes to the search of a model, and what its translations must contain."""
 
     prefix: "str | Sequence[str]"
-    """Text with which every translation begins, or one for each sentence. A trailing space ends a word."""
+    """Text with which every translation begins, or one for each sentence. A trailing space completes its last word."""
     terms: "Terms | Mapping[str, str | Sequence[str]]"
     """Source words, and the target words, or several of them to choose from, that translate them."""
 

@@ -21,6 +21,7 @@ from heed.inference import BATCH_TOKENS
 from heed.inference.constraints import Terms, TermsInput, Writing
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
 from heed.inference.lines import LineError, as_list, blocks, check_pairs, encode_lines, renumbered
+from heed.inference.next_words import NextWord, join_words, word_log_probs, word_search, word_starts
 from heed.inference.outputs import Attended, Translation, choose_extraction, word_maps
 from heed.inference.searches import SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
@@ -62,7 +63,7 @@ class Translator:
         src_lang, tgt_lang: language codes, "" if unknown.
         directions: source and target language of each trained direction. If empty, a model with language tags has both
             directions of its two languages.
-        batch_tokens: padded source tokens per batch. TextInput of similar length share a batch.
+        batch_tokens: padded source tokens per batch. Sentences of similar length share a batch.
         max_tokens: the longest accepted sentence in subwords without EOS; None: no limit. Time and memory grow with the
             square of the length.
 
@@ -145,8 +146,11 @@ class Translator:
 
         Every translation starts with the tokens of ``prefix``. Raise a HeedError if the model lacks the attention.
         """
+        return self._with_model(EditedModel(self.model, edits, prefix))
+
+    def _with_model(self, model: Seq2Seq) -> "Translator":
         other = copy(self)
-        other.engine = other._own = TorchEngine(EditedModel(self.model, edits, prefix))
+        other.engine = other._own = TorchEngine(model)
         return other
 
     def translate(self, sentences: TextInput, **options: Unpack[TranslateOptions]) -> list[str]:
@@ -218,6 +222,39 @@ class Translator:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
         """
         return self.score_ids(*self.encode_pairs(as_list(sources), as_list(targets)))
+
+    def score_words(self, sources: TextInput, targets: TextInput) -> list[list[tuple[str, float]]]:
+        """Return the words of each target, with log p of each in nats, as `heed.inference.next_words` defines it.
+
+        Words are separated by spaces. Errors: see `score`.
+        """
+        src_ids, tgt_ids = self.encode_pairs(as_list(sources), as_list(targets))
+        scores = self._teacher_force(partial(word_log_probs, word_starts(self.tokenizer)), src_ids, tgt_ids)
+        pieces = map(self.tokenizer.tgt_pieces, tgt_ids)
+        return [join_words(zip(own, values, strict=True)) for own, values in zip(pieces, scores, strict=True)]
+
+    def next_words(self, sentence: str, prefix: str = "", *, n: AtLeast1 = 8) -> list[tuple[str, float]]:
+        """Return the n most probable next words of a translation, best first, with log p of each in nats.
+
+        A beam search finds them, whatever the search of the translator is. The word "" is the end of the translation.
+
+        Args:
+            prefix: the words before. The last one is complete.
+
+        Raises:
+            HeedError: if the sentence or the prefix is too long or not valid Unicode.
+        """
+        source = encode_lines(self.encode, [sentence], max_tokens=self.max_tokens)
+        (begun,) = encode_lines(self.tokenizer.encode_tgt, [prefix], max_tokens=self.max_tokens)
+        model = self._with_model(NextWord(self.model, begun, word_starts(self.tokenizer)))
+        (found,) = model.translate_ids(source, search=word_search(n, len(begun)))
+        ended = [each for each in found if each.finished]
+        texts = self.tokenizer.decode_tgt([each.tokens[len(begun) :] for each in ended])
+        best: dict[str, float] = {}  # a word may have several segmentations
+        for text, each in zip(texts, ended, strict=True):
+            if text or each.tokens == begun:  # a space alone is no word
+                best.setdefault(text, each.log_prob)
+        return [*best.items()][:n]
 
     def score_ids(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
         """Return log p(target | source) in nats for each pair of ids. Sources and targets end with EOS."""

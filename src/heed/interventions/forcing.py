@@ -10,7 +10,7 @@ import numpy as np
 from heed.errors import HeedError
 from heed.evaluation.words import CASEFOLDED_WORD, word_shares
 from heed.inference.outputs import Attended
-from heed.inference.searches import SearchOptions
+from heed.inference.searches import TranslateOptions
 from heed.inference.translator import Translator
 from heed.layers.edits import AttentionKind, Edit
 from heed.symbols import SPECIAL_PIECES
@@ -29,7 +29,7 @@ def force(
     instructions: str | Edit | Sequence[str | Edit],
     *,
     target: str | None = None,
-    **search: Unpack[SearchOptions],
+    **options: Unpack[TranslateOptions],
 ) -> tuple[Attended, Attended]:
     """Translate a sentence, force rows of its attention, and translate again; return both with their maps.
 
@@ -42,18 +42,18 @@ def force(
             the second "es" of the first translation, ``</s>`` the end of the sentence. Or edits, such as `force_row`
             returns.
         target: the first translation; None: the model's own.
-        search: changes to the search, see `SearchOptions`.
+        options: changes to the search, a prefix and terms, see `TranslateOptions`.
 
     Raises:
         HeedError: if an instruction cannot be read, or names an attention, a layer, a head or a word that is not there.
     """
-    (before,) = translator.attend([sentence], None if target is None else [target], **search)
+    (before,) = translator.attend([sentence], None if target is None else [target], **options)
     given = [instructions] if isinstance(instructions, str | Edit) else instructions
     edits = [each if isinstance(each, Edit) else _edit(each, before) for each in given]
     starts = [min(edit.positions or [0]) for edit in edits if edit.attention != "encoder_self"]
     vocabulary = translator.tokenizer.processors[1]
     prefix = [vocabulary.piece_to_id(piece) for piece in before.tgt_pieces[: min(starts, default=0)]]
-    (after,) = translator.with_edits(edits, prefix).attend([sentence], **search)
+    (after,) = translator.with_edits(edits, prefix).attend([sentence], **options)
     return before, after
 
 

@@ -29,6 +29,8 @@ class System:
     pairs: Sequence[Attended]
     command: Sequence[str] = ()
     """The words of the command that shows these maps, without the sentence; empty: the page offers no command."""
+    words: Sequence[Sequence[tuple[str, float]]] = ()
+    """The words of each translation and log p of each, see `Translator.score_words`; empty: the page shows no log p."""
 
 
 def attention_page(systems: Sequence[System], *, given: bool) -> str:

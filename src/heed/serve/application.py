@@ -93,6 +93,11 @@ def _add_endpoints(app: FastAPI, service: Service) -> None:
         """Detect the language of a text among the source languages of the server."""
         return await respond(service, request, schemas.DetectRequest, service.detect)
 
+    @app.post("/words", tags=["words"], **reads(schemas.WordsRequest))
+    async def words(request: Request) -> schemas.WordsResponse:
+        """Return how probable the words of a translation are, and which ones may follow."""
+        return await respond(service, request, schemas.WordsRequest, service.words)
+
     @app.post("/attend", tags=["attention"], response_model=AttendResponse, **reads(AttendRequest))
     async def attend(request: Request) -> Response:
         """Translate a sentence and return the attention weights of all layers and heads."""

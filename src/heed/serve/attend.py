@@ -8,12 +8,13 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from heed.inference.outputs import Attended
+from heed.inference.searches import TranslateOptions
 from heed.interventions.forcing import force, force_row, named_words
 from heed.layers.edits import AttentionKind
 from heed.plot.attention_map import most_informative_head
 from heed.serve.errors import ApiError
 from heed.serve.models import Route
-from heed.serve.schemas import LanguageCode, ModelName, RequestBody, SideName, UnicodeText
+from heed.serve.schemas import ConstrainedRequest, LanguageCode, ModelName, SideName, UnicodeText
 from heed.serve.service import Service
 
 MAX_PIECES = 200
@@ -36,7 +37,7 @@ class ForcedRow(BaseModel):
     head: Number = None
 
 
-class AttendRequest(RequestBody):
+class AttendRequest(ConstrainedRequest):
     """``POST /attend``."""
 
     q: Annotated[UnicodeText, Field(min_length=1, description="One sentence.", examples=["The dog runs."])]
@@ -109,7 +110,9 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> Respons
 
     def attend() -> Attended:
         edits = [force_row(**vars(row)) for row in body.force]
-        return force(route.translator, text, edits)[1] if edits else route.translator.attend(text)[0]
+        options: TranslateOptions = {"prefix": body.prefix, "terms": body.terms}
+        translator = route.translator.with_own_engine() if body.prefix or body.terms else route.translator
+        return force(translator, text, edits, **options)[1] if edits else translator.attend(text, **options)[0]
 
     pair = await service.worker(route.model).call(attend)
     _check_length("translation", len(pair.tgt_pieces) - 1)

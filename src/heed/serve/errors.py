@@ -53,5 +53,6 @@ def _describe(problem: Mapping[str, Any]) -> str:
     if problem["type"].endswith("too_short"):  # every minimum is 1
         return f"{name} must not be empty"
     text = re.sub(r"^[A-Z]\w+ should\b", "must", str(problem["msg"]).removeprefix("Value error, ").rstrip("."))
+    text = text.replace(" after validation", "")
     text = re.sub("a valid (string|list)", r"a \1", re.sub("a valid dictionary.*", "a JSON object", text))
     return f"{name or 'the body'}{'' if text.startswith('must ') else ':'} {text}"

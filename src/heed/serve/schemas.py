@@ -18,7 +18,7 @@ def _check_unicode(text: str) -> str:
 
 SideName = Literal["source", "target"]
 UnicodeText = Annotated[str, AfterValidator(_check_unicode)]
-TermText = Annotated[UnicodeText, Field(min_length=1, max_length=100)]
+TermText = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_check_unicode)]
 LanguageCode = Annotated[UnicodeText, Field(min_length=1, examples=["en"])]
 ModelName = Annotated[UnicodeText | None, Field(description="A name of `/models`. Default: the first.")]
 
@@ -49,7 +49,20 @@ class ErrorResponse(BaseModel):
     error: str
 
 
-class TranslateRequest(RequestBody):
+class ConstrainedRequest(RequestBody):
+    """The fields of requests for translations that contain given words."""
+
+    prefix: Annotated[
+        UnicodeText, Field(max_length=1000, description="Text with which the translation begins, for one sentence.")
+    ] = ""
+    terms: Annotated[
+        dict[UnicodeText, TermText | list[TermText]],
+        BeforeValidator(lambda terms: json.loads(terms) if isinstance(terms, str) else terms),
+        Field(max_length=100, description="Source words, and the target words, or several, that translate them."),
+    ] = {}
+
+
+class TranslateRequest(ConstrainedRequest):
     """``POST /translate``."""
 
     q: Annotated[UnicodeText | list[UnicodeText], Field(description="A text, or several.", examples=["The dog runs."])]
@@ -60,14 +73,6 @@ class TranslateRequest(RequestBody):
     beam: Annotated[
         int | None, Field(ge=1, description="Beam size. Default: the one that the model was scored with.")
     ] = None
-    prefix: Annotated[
-        UnicodeText, Field(max_length=1000, description="Text with which the translation begins, for one sentence.")
-    ] = ""
-    terms: Annotated[
-        dict[UnicodeText, TermText | list[TermText]],
-        BeforeValidator(lambda terms: json.loads(terms) if isinstance(terms, str) else terms),
-        Field(max_length=100, description="Source words, and the target words, or several, that translate them."),
-    ] = {}
     model: ModelName = None
 
 
@@ -92,6 +97,31 @@ class TranslateResponse(CamelCase):
             + " A sentence with an empty translation is copied."
         ),
     ] = None
+
+
+class WordsRequest(RequestBody):
+    """``POST /words``."""
+
+    q: Annotated[UnicodeText, Field(description="One sentence.", examples=["The dog runs."])]
+    translation: Annotated[UnicodeText, Field(description="Its translation, or the words with which one begins.")]
+    source: LanguageCode
+    target: LanguageCode
+    candidates: Annotated[int, Field(ge=0, le=20, description="Number of words to return that may follow.")] = 0
+    model: ModelName = None
+
+
+class WordProbability(BaseModel):
+    """A word and its probability after the words before it."""
+
+    text: Annotated[str, Field(description="Empty: the end of the translation.")]
+    probability: float
+
+
+class WordsResponse(BaseModel):
+    """The words of a translation, and the most probable ones that may follow."""
+
+    words: list[WordProbability]
+    candidates: list[WordProbability]
 
 
 class DetectRequest(RequestBody):

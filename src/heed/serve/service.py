@@ -1,6 +1,7 @@
 """Handle the requests of `heed.serve.application` with the models."""
 
 import asyncio
+import math
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +23,15 @@ from heed.serve.errors import ApiError
 from heed.serve.html import text_of
 from heed.serve.models import Models, Route
 from heed.serve.observation import Metrics
-from heed.serve.schemas import Detection, DetectRequest, TranslateRequest, TranslateResponse
+from heed.serve.schemas import (
+    Detection,
+    DetectRequest,
+    TranslateRequest,
+    TranslateResponse,
+    WordProbability,
+    WordsRequest,
+    WordsResponse,
+)
 from heed.serve.settings import ServeSettings
 from heed.serve.worker import Key, Worker
 
@@ -126,6 +135,22 @@ class Service:
             symptoms=shaped(symptoms) if any(symptoms) else None,
         )
 
+    async def words(self, body: WordsRequest) -> WordsResponse:
+        """Return the probabilities of the words of a translation, and of those that may follow."""
+        self.check_size(body.q, body.translation)
+        route, number = self.find_route(body.source, body.target, body.model), body.candidates
+        pair = " ".join(body.q.split()), " ".join(body.translation.split())
+
+        def compute() -> list[list[tuple[str, float]]]:
+            following = route.translator.next_words(*pair, n=number) if number else []
+            return [route.translator.score_words(*pair)[0], following]
+
+        found = [
+            [WordProbability(text=text, probability=math.exp(log_prob)) for text, log_prob in words]
+            for words in await self.worker(route.model).call(compute)
+        ]
+        return WordsResponse(words=found[0], candidates=found[1])
+
     def _text(self, content: str, body: TranslateRequest) -> _Text:
         """Return a text with its language and its model, split into sentences."""
         if body.source == AUTO:
@@ -135,7 +160,8 @@ class Service:
         if body.model is None and detection.language == self.models.find_language(body.target):
             return _Text(detection, None, Document([content]))
         route = self.find_route(detection.language, body.target, body.model)
-        splitter = SentenceSplitter(route.translator, by_rules=self.settings.split_sentences)
+        by_rules = self.settings.split_sentences and not body.prefix
+        splitter = SentenceSplitter(route.translator, by_rules=by_rules)
         divide = html_document if body.format == "html" else text_document
         return _Text(detection, route, divide(content, splitter))
 

@@ -156,19 +156,14 @@ function drawStep() {
   const order = Array.from(probabilities.keys()).filter(id => id !== PAD && id !== BOS).sort((a, b) => probabilities[b] - probabilities[a]);
   const shown = order.slice(0, CANDIDATES);
   if (!shown.includes(token)) shown[CANDIDATES - 1] = token;   // chosen by the reader
-  const rest = 1 - shown.reduce((total, id) => total + probabilities[id], 0);
-  $("candidates").replaceChildren(...shown.map(id => {
-    const { label } = pieceOf(target.pieces[id]), p = probabilities[id], text = id === EOS ? "end" : label;
-    return make("li", {}, make("button", { class: "candidate", type: "button", "aria-pressed": String(id === token), style: `--p: ${p.toFixed(4)}`,
-      onclick: () => choosePiece(t, id) }, make("b", { dir: "auto" }, text), make("i"), make("span", {}, share(p))));
-  }), make("li", {}, `all others together ${share(Math.max(0, rest))}`));
+  $("candidates").replaceChildren(...shown.map(id =>
+    candidate(id === EOS ? "end" : pieceOf(target.pieces[id]).label, probabilities[id], id === token, () => choosePiece(t, id))),
+  remaining(shown.map(id => probabilities[id])));
   $("step").textContent = `step ${t + 1} of ${tokens.length}`;
   $("play").disabled = false;
   $("back").disabled = t === 0;
   $("on").disabled = t === tokens.length - 1;
 }
-
-const share = p => p >= .995 && p < .9995 ? `${(100 * p).toFixed(1)} %` : p >= .095 || p === 0 ? percent(p) : p >= .001 ? `${(100 * p).toFixed(1)} %` : "< 0.1 %";
 
 function choosePiece(t, id) {
   const { tokens } = state.found;

@@ -52,7 +52,17 @@ const quote = word => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll
 function show() {
   $("source").textContent = data.systems[0].pairs[view.sentence].source || "—";
   $("explain").textContent = EXPLAIN[view.kind];
-  for (const system of view.systems) system.show();
+  for (const system of view.systems) { system.show(); showWords(system); }
+}
+
+/* The translation, with the probability of each word. */
+function showWords({ number, target, pairs }) {
+  const words = data.systems[number].words[view.sentence] ?? [], text = pairs[view.sentence].target.split(/\s+/).filter(Boolean);
+  if (!words.length || words.length !== text.length || !/\p{L}/u.test(pairs[view.sentence].source)) return;   // without letters, it is copied
+  const spans = words.map((_, index) => make("span", { class: "w", tabindex: index ? -1 : 0,
+    onkeydown: event => moveAmongWords(event, spans) }, text[index]));
+  spans.forEach((span, index) => shadeWord(span, Math.exp(words[index][1])));
+  target.replaceChildren(...spans.flatMap(span => [span, " "]), make("small", {}, view.note));
 }
 
 for (const [kind, title] of Object.entries(data.titles)) {

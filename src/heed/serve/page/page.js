@@ -1,7 +1,7 @@
 /* The page of `heed serve`: a text and its translations, and the attention of one of its sentences. */
 const DELAY = 350;            // milliseconds from the last key to the request
 const DWELL = 220;            // milliseconds for which the pointer rests on another sentence before its attention is shown
-const ALTERNATIVES = 3;
+const ALTERNATIVES = 3, CANDIDATES = 8;
 const state = {
   languages: [], models: [], limit: Infinity, textLimit: Infinity,
   chosen: [],                 // names of models, at least one
@@ -13,8 +13,11 @@ const state = {
   heads: {},                  // by model: the chosen [layer, head] of each kind
   shown: [],                  // answers of /attend for the active sentence
   forced: {},                 // by model and sentence, see forcedIn: {rows, text}, the forced rows and the translation with them
+  begun: {},                  // by model and sentence: {prefix, text, others}: the reader's words, and the translation without them
+  terms: {},                  // by source words: lists of target words
+  marks: true,                // whether unsure words are marked
 };
-const answers = new Map();    // of /attend
+const answers = new Map();    // of /attend and /words
 
 /* Errors of the server, of the network (status 0), and of the text itself (status 400). */
 class ServerError extends Error {
@@ -38,6 +41,17 @@ async function ask(path, body, signal) {
   if (response.ok && content) return content;
   throw new ServerError(response.status, content?.error ?? `The server cannot be reached: its proxy answered with status ${response.status}.`,
     Number(response.headers.get("Retry-After")));
+}
+
+/* The answer of a path to this body, which the server computes only once. */
+async function askOnce(path, body, signal) {
+  const key = path + JSON.stringify(body);
+  if (!answers.has(key)) {
+    const answer = await ask(path, body, signal);
+    if (answers.size > 500) answers.delete(answers.keys().next().value);
+    answers.set(key, answer);
+  }
+  return answers.get(key);
 }
 
 /* ---- Messages: an error with its way out. What may pass by itself is tried again. */
@@ -95,6 +109,8 @@ function wordPieces(pieces, text) {
 /* ---- Languages and models. */
 const source = () => $("source").value, target = () => $("target").value;
 const languageName = code => state.languages.find(each => each.code === code)?.name ?? code;
+/* The fields of a request to one model. Of several models, all have the same languages. */
+const direction = model => ({ source: source() === "auto" ? state.results[model].language : source(), target: target(), model });
 const langOf = code => code === "auto" ? "" : code.replaceAll("_", "-");   // pt_BR is pt-BR in BCP 47
 const fill = (select, codes, wanted) => {
   select.replaceChildren(...codes.map(code => make("option", { value: code }, code === "auto" ? "Detect language" : languageName(code))));
@@ -175,13 +191,15 @@ async function translate() {
   const { sentences, tail } = sentencesOf(text, source()), chosen = state.chosen;
   render(true);
   try {
+    state.terms = readTerms();
     const found = await Promise.all(chosen.map(model => translateAll(sentences.map(each => each.text), model, signal)));
     const results = Object.fromEntries(chosen.map((model, i) => [model, found[i]]));
-    Object.assign(state, { sentences, tail, results, forced: {}, pointed: null, active: Math.min(sentenceAtCaret(sentences), sentences.length - 1) });
+    Object.assign(state, { sentences, tail, results, forced: {}, begun: {}, pointed: null, active: Math.min(sentenceAtCaret(sentences), sentences.length - 1) });
     tell(null);
     render();
     $("spoken").textContent = chosen.map(model => (chosen.length > 1 ? `${model}: ` : "") + translationOf(model)).join(" ");
     attend();
+    weigh(signal);
   } catch (error) {
     if (error.name === "AbortError") return;
     render();
@@ -195,13 +213,26 @@ async function translateAll(texts, model, signal) {
   const all = { texts: [], others: [] };
   for (let start = 0; start < texts.length; start += state.textLimit) {
     const found = await ask("translate", { q: texts.slice(start, start + state.textLimit), source: source(), target: target(),
-      alternatives: ALTERNATIVES, ...source() !== "auto" && { model } }, signal);
+      alternatives: ALTERNATIVES, terms: state.terms, ...source() !== "auto" && { model } }, signal);
     all.texts.push(...found.translatedText);
     all.others.push(...found.alternatives ?? []);
     all.language ??= found.detectedLanguage?.[0]?.language;
   }
   return all;
 }
+
+/* Lines such as "dog = Köter | Hund". */
+function readTerms() {
+  const terms = {};
+  $("terms").value.split("\n").forEach((line, index) => {
+    const [words, targets] = line.split(/\s*[=\t]\s*/), found = targets?.split("|").map(each => each.trim()).filter(Boolean) ?? [];
+    if (line.trim() && !(words.trim() && found.length)) throw new ServerError(400, `Line ${index + 1} of the terms must be like: dog = Köter`);
+    if (line.trim()) terms[words.trim()] = [...terms[words.trim()] ?? [], ...found];
+  });
+  $("terms-count").textContent = Object.keys(terms).length ? ` (${Object.keys(terms).length})` : "";
+  return terms;
+}
+const constraints = (model, sentence) => ({ prefix: state.begun[`${sentence} ${model}`]?.prefix, terms: state.terms });
 
 function sentenceAtCaret(sentences) {
   let end = 0;
@@ -231,10 +262,15 @@ function render(busy = false) {
       state.chosen.length > 1 ? make("h2", {}, model) : "", output,
       make("div", { class: "others" }, ...others(model)),
       make("p", { class: "foot" }, copy, result?.language && source() === "auto" ? make("span", {}, `from ${languageName(result.language)}`) : "",
-        texts.some((_, index) => forcedIn(model, index)) ? make("span", { class: "is-forced" }, "with forced attention") : ""));
+        texts.some((_, index) => forcedIn(model, index)) ? make("span", { class: "is-forced" }, "with forced attention") : "",
+        texts.some((_, index) => state.begun[`${index} ${model}`]) ? make("button", { class: "plain", type: "button", onclick: () => undo(model) }, "Undo my words") : "",
+        texts.length ? make("label", { class: "marks" }, make("input", { type: "checkbox", role: "switch", checked: state.marks,
+          onchange: event => mark(event.target.checked) }), "mark unsure words") : ""));
   }));
   if (!state.chosen.length) $("results").replaceChildren(make("article", { class: "pane result" }, make("p", { class: "output" })));
   $("panes").classList.toggle("several", state.chosen.length > 1);
+  for (const model of state.chosen) (textsOf(model) ?? []).forEach((_, index) => shade(model, index));
+  closeChoices();
   grow();
   $("empty").hidden = sentences.length > 0;
   $("inside").hidden = !sentences.length;
@@ -256,9 +292,9 @@ function spans(model, text, sentence) {
     if (!part.trim()) return part;
     word += 1;
     const place = { model, sentence, word };
-    return make("span", { class: "w", tabindex: sentence === state.active && !word ? 0 : -1,
+    return make("span", { class: "w", role: "button", "aria-haspopup": "dialog", tabindex: sentence === state.active && !word ? 0 : -1,
       onpointerenter: event => event.pointerType === "mouse" && point(place, false), onpointerleave: () => leave(),
-      onfocus: () => point(place, true), onblur: () => leave(), onclick: () => pinWord(place), onkeydown: event => onWordKey(event, place) }, part);
+      onfocus: () => point(place, true), onblur: () => leave(), onclick: event => chooseWord(place, event.currentTarget), onkeydown: event => onWordKey(event, place) }, part);
   });
 }
 
@@ -308,22 +344,129 @@ function hoverWord(place) {
   if (found) found.system.hover("rows", found.index, found.count);
 }
 
-function pinWord(place) {
+/* Pin a word; a second time unpins it, unless it `stays`. */
+function pinWord(place, stays = false) {
   state.origin = place.model;
-  const found = piecesOfWord(place);
+  const found = piecesOfWord(place), { side, index } = found?.system.pinned ?? {};
+  if (found && stays && side === "rows" && index === found.index) return;
   if (found) found.system.pin("rows", found.index, found.count);
   else if (place.sentence !== state.active) { state.pointed = { ...place, pin: true }; activate(place.sentence); }
 }
 
 function onWordKey(event, place) {
-  if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pinWord(place); return; }
-  const words = wordElements(place.model), index = words.indexOf(event.target), on = isRightToLeft(event.target) ? -1 : 1;
-  const goal = { ArrowLeft: index - on, ArrowRight: index + on, Home: 0, End: words.length - 1 }[event.key];
-  if (words[goal] === undefined) return;
-  event.preventDefault();
-  for (const word of words) word.tabIndex = -1;
-  words[goal].tabIndex = 0;
-  words[goal].focus();
+  if (event.key === "Enter" || event.key === " ") { event.preventDefault(); chooseWord(place, event.currentTarget, true); return; }
+  moveAmongWords(event, wordElements(place.model));
+}
+
+/* ---- How probable words are, and which others there are. */
+const wordsIn = text => text.split(/\s+/).filter(Boolean);
+const elementsOf = (model, sentence) => wordElements(model).filter(each => +each.closest(".sentence").dataset.sentence === sentence);
+const bodyOfWords = (model, sentence) => ({ q: state.sentences[sentence].text, translation: textsOf(model)[sentence], ...direction(model) });
+
+/* The probabilities of the words of a sentence, if they are known, and those of the model as it is. */
+function wordsOfModel(model, sentence) {
+  if (forcedIn(model, sentence)) return [];
+  const words = answers.get(`words${JSON.stringify(bodyOfWords(model, sentence))}`)?.words ?? [];
+  return words.length === wordsIn(textsOf(model)[sentence]).length ? words : [];
+}
+
+/* One sentence after the other, from the active one on, so that other readers are not kept waiting. */
+async function weigh(signal) {
+  const all = state.sentences.map((_, index) => index), { active } = state;
+  for (const sentence of [...all.slice(active), ...all.slice(0, active)]) for (const model of state.chosen) {
+    if (!/\p{L}/u.test(state.sentences[sentence].text)) continue;   // it is copied
+    try {
+      await askOnce("words", bodyOfWords(model, sentence), signal);
+    } catch { return; }   // words are then not marked
+    shade(model, sentence);
+  }
+}
+
+function shade(model, sentence) {
+  const words = wordsOfModel(model, sentence);
+  elementsOf(model, sentence).forEach((element, index) => shadeWord(element, state.marks && words[index] ? words[index].probability : null));
+}
+
+function mark(isOn) {
+  state.marks = isOn;
+  document.querySelectorAll(".marks input").forEach(input => { input.checked = isOn; });
+  for (const model of state.chosen) state.sentences.forEach((_, index) => shade(model, index));
+}
+
+/* Pin a word, and show the candidates for its place; or close them. */
+async function chooseWord(place, element, byKey = false) {
+  const wasOpen = !$("choices").hidden && $("choices").word === element;
+  closeChoices();
+  const { model, sentence, word } = place, isForced = Boolean(forcedIn(model, sentence));
+  pinWord(place, !wasOpen && !isForced);
+  if (wasOpen || isForced) return;   // the candidates are those of the model as it is
+  const box = $("choices"), own = wordsIn(textsOf(model)[sentence]), before = own.slice(0, word).join(" ");
+  box.word = element;
+  box.className = `choices ${sideOf(model)}`;
+  $("choices-title").textContent = "…";
+  $("candidates").replaceChildren();
+  box.hidden = false;
+  putBelow(box, element);
+  try {
+    const { candidates } = await askOnce("words", { ...bodyOfWords(model, sentence), translation: before, candidates: CANDIDATES });
+    if (box.word !== element) return;
+    const known = wordsOfModel(model, sentence)[word], shown = candidates.some(each => each.text === own[word]) || !known ? candidates : [...candidates.slice(0, -1), known];
+    $("choices-title").textContent = before ? `The next word after “${isolate(own.slice(Math.max(0, word - 4), word).join(" "))}”` : "The first word";
+    $("candidates").lang = langOf(target());
+    $("candidates").replaceChildren(...shown.map(({ text, probability }) =>
+      candidate(text || "(end)", probability, text === own[word], text ? () => continueFrom(place, text) : null)), remaining(shown.map(each => each.probability)));
+    putBelow(box, element);
+    if (byKey) $("candidates").querySelector("[aria-pressed=true], button").focus();
+  } catch (error) { $("choices-title").textContent = error.message; }
+}
+
+function putBelow(box, element) {
+  const { left, bottom } = element.getBoundingClientRect();
+  box.style.left = `${scrollX + Math.max(8, Math.min(left, innerWidth - box.offsetWidth - 8))}px`;
+  box.style.top = `${scrollY + bottom + 8}px`;
+  box.scrollIntoView({ block: "nearest" });
+}
+
+function closeChoices() {
+  const hadFocus = $("choices").contains(document.activeElement), { word } = $("choices");
+  Object.assign($("choices"), { hidden: true, word: null });
+  if (hadFocus) word.focus();
+}
+
+/* Keep the words before a place, and let the model continue from another word. */
+async function continueFrom({ model, sentence, word }, chosen) {
+  const result = state.results[model], key = `${sentence} ${model}`;
+  const prefix = `${[...wordsIn(result.texts[sentence]).slice(0, word), chosen].join(" ")} `;
+  closeChoices();
+  try {
+    const found = await ask("translate", { q: state.sentences[sentence].text, ...direction(model), alternatives: ALTERNATIVES, prefix, terms: state.terms }, running.signal);
+    const { text, others } = state.begun[key] ?? { text: result.texts[sentence], others: result.others[sentence] };
+    state.begun[key] = { prefix, text, others };
+    change(model, sentence, found.translatedText, found.alternatives);
+    elementsOf(model, sentence)[word]?.focus();
+  } catch (error) { if (error.name !== "AbortError") tell(error, () => continueFrom({ model, sentence, word }, chosen)); }
+}
+
+function undo(model) {
+  for (const [key, { text, others }] of Object.entries(state.begun)) {
+    const [sentence, ...name] = key.split(" ");
+    if (name.join(" ") !== model) continue;
+    delete state.begun[key];
+    delete state.forced[key];
+    change(model, +sentence, text, others);
+  }
+  elementsOf(model, state.active)[0]?.focus();
+}
+
+function change(model, sentence, text, others) {
+  state.results[model].texts[sentence] = text;
+  state.results[model].others[sentence] = others;
+  state.active = sentence;
+  tell(null);
+  render();
+  $("spoken").textContent = text;
+  attend();
+  weigh(running.signal);
 }
 
 function activate(sentence) {
@@ -339,19 +482,13 @@ async function attend(force = null) {   // a change {model, rows}, which counts 
   looking?.abort();
   const { signal } = looking = new AbortController(), { active } = state, text = state.sentences[active]?.text;
   if (!text) return;
-  const from = source() === "auto" ? state.results[state.chosen[0]].language : source(), to = target(), chosen = state.chosen;
+  const { chosen } = state;
   const rowsOf = model => (model === force?.model ? force.rows : forcedIn(model)?.rows) ?? [];
   $("systems").setAttribute("aria-busy", "true");
   try {
     const found = await Promise.all(chosen.map(async model => {
       const rows = rowsOf(model).map(({ kind, layer, head, queries, keys }) => ({ attention: kind, layer, head, queries, keys }));
-      const key = JSON.stringify([model, from, to, text, rows]);
-      if (!answers.has(key)) {
-        const answer = await ask("attend", { q: text, source: from, target: to, model, ...rows.length && { force: rows } }, signal);
-        if (answers.size > 200) answers.delete(answers.keys().next().value);
-        answers.set(key, answer);
-      }
-      return answers.get(key);
+      return askOnce("attend", { q: text, ...direction(model), ...constraints(model, active), ...rows.length && { force: rows } }, signal);
     }));
     if (force) {
       const { model, rows } = force, text = found[chosen.indexOf(model)].translation;
@@ -481,6 +618,15 @@ function paintText(system = null, at = null) {
   $("backdrop").scrollTop = $("text").scrollTop;
 }
 
+/* ---- The candidates: arrow keys move, Esc and a click beside them close. */
+$("choices").onkeydown = event => {
+  const items = [...$("candidates").querySelectorAll("button:enabled")], index = items.indexOf(document.activeElement);
+  const goal = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: items.length - 1 }[event.key];
+  if (items[goal]) { event.preventDefault(); items[goal].focus(); }
+};
+addEventListener("keydown", event => { if (event.key === "Escape") closeChoices(); });
+addEventListener("pointerdown", ({ target: element }) => { if (!element.closest(".w, .choices")) closeChoices(); });
+
 /* ---- The text field. */
 function grow() {
   const field = $("text");
@@ -504,6 +650,7 @@ $("source").onchange = () => chooseSource();
 $("target").onchange = chooseTarget;
 $("swap").onclick = swap;
 $("key").onchange = translate;
+$("terms").oninput = later;
 addEventListener("resize", grow);
 Object.assign(view, { titles: JSON.parse($("titles").textContent), note: "" });
 render();
