@@ -101,14 +101,17 @@ class Translation:
 
     @property
     def words(self) -> list[tuple[str, float]]:
-        """The words, and log p of each: the sum over its subwords."""
-        found: list[tuple[bytes, float]] = []
+        """The words, and log p of each: the sum over its subwords, with those of the spaces before it."""
+        found: list[tuple[bytes, float]] = [(b"", 0.0)]
         for piece, log_prob in self.pieces:
-            if piece.startswith(WORD_START) or not found:
+            if piece.startswith(WORD_START) and found[-1][0]:
                 found.append((b"", 0.0))
             if piece != EOS_PIECE:
                 text, total = found.pop()
                 found.append((text + piece_bytes(piece), total + log_prob))
+        if len(found) > 1 and not found[-1][0]:
+            (text, total), (_, spaces) = found[-2:]
+            found[-2:] = [(text, total + spaces)]
         return [(text.decode(errors="replace"), log_prob) for text, log_prob in found if text]
 
 

@@ -23,6 +23,9 @@ LanguageCode = Annotated[UnicodeText, Field(min_length=1, examples=["en"])]
 ModelName = Annotated[UnicodeText | None, Field(description="A name of `/models`. Default: the first.")]
 
 
+LogProbs = list[tuple[str, float]]
+
+
 class RequestBody(BaseModel):
     """The fields of all requests. An empty optional field, as in a form, counts as missing."""
 
@@ -68,6 +71,12 @@ class TranslateRequest(RequestBody):
         BeforeValidator(lambda terms: json.loads(terms) if isinstance(terms, str) else terms),
         Field(max_length=100, description="Source words, and the target words, or several, that translate them."),
     ] = {}
+    tag: Annotated[
+        UnicodeText | None, Field(max_length=100, description="The kind of text: a tag of the model's training texts.")
+    ] = None
+    log_probs: Annotated[bool, Field(description="Return log p of each subword and word, by heed's own engine.")] = (
+        False
+    )
     model: ModelName = None
 
 
@@ -92,6 +101,11 @@ class TranslateResponse(CamelCase):
             + " A sentence with an empty translation is copied."
         ),
     ] = None
+    pieces: Annotated[
+        LogProbs | list[LogProbs] | None,
+        Field(description="Subwords and log p of each, with the end of each sentence; `▁` starts a word."),
+    ] = None
+    words: Annotated[LogProbs | list[LogProbs] | None, Field(description="Words and log p of each.")] = None
 
 
 class DetectRequest(RequestBody):
