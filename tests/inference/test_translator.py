@@ -435,6 +435,7 @@ def test_symptoms_of_translations(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     for each in found:
         assert ("cut off" in each.symptoms) == (not each.finished)
         assert ("repeats" in each.symptoms) == has_repeats(each.text)
+        assert ("unknown pieces" in each.symptoms) == ("⁇" in each.text)
 
 
 @pytest.mark.parametrize("options", [{}, {"beam": 1}, {"sample": True}, {"mbr": True, "samples": 3}], ids=str)
