@@ -167,6 +167,25 @@ def test_metrics_are_chosen_by_name(files: dict[str, Path], heed: Heed) -> None:
     assert re.search(r"length-ratio +0\.\d{4} ", out)
 
 
+def test_the_metrics_of_a_run_are_the_default(files: dict[str, Path], heed: Heed, model: Path) -> None:
+    options = ["--src", files["src"], "--ref", files["ref"], "--json"]
+
+    def computed(*more: Any) -> tuple[list[str], dict[str, str]]:
+        status, out, err = heed("evaluate", model, *options, *more)
+        assert status == 0, err
+        found = json.loads(out)
+        return [*found["scores"]], found.get("not_computed", {})
+
+    assert computed() == (["BLEU", "chrF", "TER"], {})
+    config = model.parent / "config.yaml"
+    config.write_text("seed: 1\nmetrics: [chrf++, BLEU-2, mine, perplexity]\n")
+    own = {"mine": "A metric of your own is computed in training only."}
+    assert computed() == (["BLEU", "chrF", "chrF++", "BLEU-2", "perplexity"], own)
+    assert computed("--metrics", "ter") == (["TER"], {})
+    config.write_text("seed: 1\nmetrics: []\n")
+    assert computed() == (["BLEU", "chrF", "TER"], {})
+
+
 def test_the_metric_that_the_search_maximized_is_marked(files: dict[str, Path], heed: Heed, model: Path) -> None:
     search = ["--mbr", "--samples", 2, "--beam", 1, "--utility", "bleu"]
     _, out, _ = heed("evaluate", "--model", model, "--src", files["src"], "--ref", files["ref"], *search)

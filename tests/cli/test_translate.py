@@ -12,6 +12,7 @@ from heed.inference import model_folder
 from heed.inference.loading import load
 from heed.inference.translator import Translator
 from tests.cli.models import LINES, SEARCH, Heed, TinyModel, save, save_model
+from tests.export.models import transformer, write_run
 
 
 @pytest.fixture
@@ -80,6 +81,19 @@ def test_several_models_are_an_ensemble(run: Path, translate: Heed, tmp_path: Pa
     rnn = save(tmp_path / "rnn", model, tokenizer)
     expected = load(run, rnn, device="cpu").translate(LINES)
     assert translate("--model", rnn, "--device", "cpu")[:2] == (0, "".join(f"{line}\n" for line in expected))
+
+
+@pytest.mark.parametrize("engine", ["heed", "ctranslate2"])
+def test_a_tag_says_which_kind_of_text_it_is(translate: Heed, tmp_path: Path, engine: str) -> None:
+    run = write_run(tmp_path / "tagged", transformer(), control_symbols=["<crawl>"])
+    texts = load(run, device="cpu").translate(LINES, beam=1, tag="crawl")
+    options = ["--beam", 1, "--engine", engine, "--device", "cpu"]
+    for tag in ("crawl", "<crawl>"):
+        assert translate(*options, "--tag", tag, model=run)[1].splitlines() == texts
+    assert translate(*options, model=run)[1].splitlines() != texts
+    status, out, err = translate(*options, "--tag", "news", model=run)
+    assert (status, out) == (2, "")
+    assert "heed: --tag news is not a tag of this model's training texts: it has <crawl>.\n" in err
 
 
 @pytest.mark.parametrize(

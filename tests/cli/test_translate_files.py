@@ -59,6 +59,9 @@ def test_formats(translate: Heed, translator: Translator) -> None:
     assert [each["text"] for each in best] == [each.text for each in expected]
     assert [each["alignment"] for each in best] == links
     assert [each["finished"] for each in best] == [each.finished for each in expected]
+    for name in ("pieces", "words"):
+        parts = [[[part, pytest.approx(value, abs=1e-3)] for part, value in getattr(each, name)] for each in expected]
+        assert [each.get(name, []) for each in best] == parts
     assert "alignment" not in json.loads(translate("--json")[1].splitlines()[0])["translations"][0]
 
 

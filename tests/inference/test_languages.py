@@ -43,6 +43,34 @@ def test_a_direction_marks_sources_with_its_tag(folder: Path) -> None:
         assert own.in_direction(name).directions[0] == "de-en"
 
 
+def test_a_tag_follows_that_of_the_language(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> None:
+    """In every direction, and whichever is chosen first."""
+    symbols = ["<2de>", "<2en>", "<crawl>", "<BT>"]
+    tokenizer = train_tokenizer(LINES, vocab_size=60, joint=True, control_symbols=symbols)
+    torch.manual_seed(3)
+    network = build_model(tiny_model("transformer").config, src_vocab=60, tgt_vocab=60, joint=True)
+    model = Translator(network, tokenizer, src_lang="en", tgt_lang="de")
+
+    def tags(translator: Translator, tag: str | None = None) -> list[str]:
+        pieces = translator.attend(LINES[0], LINES[1], tag=tag)[0].src_pieces
+        return [piece for piece in pieces if piece in symbols]
+
+    assert tags(model) == ["<2de>"]
+    assert tags(model, "<crawl>") == tags(model, "crawl") == tags(model.with_tag("crawl")) == ["<2de>", "<crawl>"]
+    assert tags(model.with_tag("crawl").in_direction("de-en")) == ["<2en>", "<crawl>"]
+    assert tags(model.in_direction("de-en"), "BT") == tags(model.with_tag("crawl").in_direction("en"), "BT")
+    assert tags(model.with_tag("crawl"), "BT") == ["<2de>", "<BT>"]
+    tagged = model.with_tag("BT")
+    assert model.translate(LINES, tag="BT") == tagged.translate(LINES)
+    assert tagged.score(LINES, LINES) != model.score(LINES, LINES)
+    with pytest.raises(
+        HeedError, match=r"^tag=bt is not a tag of this model's training texts: it has <crawl>, <BT>\.$"
+    ):
+        model.translate(LINES, tag="bt")
+    with pytest.raises(HeedError, match="it has none"):
+        Translator(network, train_tokenizer(LINES, vocab_size=60, joint=True)).with_tag("crawl")
+
+
 def test_directions_are_found_by_all_codes_of_their_languages(tiny_model: Callable[..., Seq2Seq]) -> None:
     tokenizer = train_tokenizer(LINES, vocab_size=60)
     network = tiny_model("rnn", src_vocab=60, tgt_vocab=60)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,17 +11,18 @@ import torch
 
 import heed
 from heed.data.pairs.tokenizer import Tokenizer
-from heed.decoding import BeamSearch, GreedySearch
+from heed.decoding import BeamSearch, GreedySearch, Hypothesis, NBest
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction, align, to_gold
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.symptoms import has_repeats
+from heed.inference.engine import Engine
 from heed.inference.outputs import Attended, choose_extraction, word_maps
 from heed.inference.searches import SearchOptions
 from heed.inference.translator import Translator
 from heed.models import build_model
 from heed.models.seq2seq import AttentionMaps, Seq2Seq
-from heed.symbols import BOS, EOS
+from heed.symbols import BOS, EOS, EOS_PIECE, UNK
 from tests.conftest import RNN
 from tests.export.models import LINES, positions, transformer, write_model
 from tests.tokenizers import train_tokenizer
@@ -433,6 +435,7 @@ def test_symptoms_of_translations(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     for each in found:
         assert ("cut off" in each.symptoms) == (not each.finished)
         assert ("repeats" in each.symptoms) == has_repeats(each.text)
+        assert ("unknown pieces" in each.symptoms) == ("⁇" in each.text)
 
 
 @pytest.mark.parametrize("options", [{}, {"beam": 1}, {"sample": True}, {"mbr": True, "samples": 3}], ids=str)
@@ -446,7 +449,25 @@ def test_log_p_of_pieces(model: Seq2Seq, tokenizer: Tokenizer, options: SearchOp
             ids = [*map(tokenizer.processors[1].piece_to_id, (piece for piece, _ in each.pieces))]
             assert tokenizer.decode_tgt([ids]) == [each.text] or not each.pieces
             assert (EOS in ids) == each.finished or not each.pieces
+            if each.pieces and "⁇" not in each.text:
+                assert " ".join(word for word, _ in each.words) == " ".join(each.text.split())
+            end = sum(log_prob for piece, log_prob in each.pieces if piece == EOS_PIECE)
+            assert not each.words or each.log_prob == pytest.approx(sum(p for _, p in each.words) + end, abs=1e-9)
             for place in range(1, len(ids) + 1):  # each is that of teacher forcing
                 source = [[*translator.encode([line])[0], EOS]]
                 shorter = translator.score_ids(source, [ids[:place]])[0]
                 assert shorter == pytest.approx(sum(p for _, p in each.pieces[:place]), abs=1e-9)
+
+
+def test_an_unknown_word_of_a_vocabulary_of_words_is_a_word() -> None:
+    tokenizer = train_tokenizer(["the dog", "the cat"], vocab_size=7, joint=True, model_type="word")
+    log_probs = (-1.0, -0.5, -0.25, -2.0, -0.125)
+    found = Hypothesis([4, UNK, UNK, 6], sum(log_probs), 0.0, finished=True, token_log_probs=log_probs)
+
+    class Found(Engine):
+        def search(self, *_: Any) -> list[NBest]:
+            return [[found]]
+
+    ((translation,),) = Translator(Found(), tokenizer).hypotheses("the dog")
+    assert [piece for piece, _ in translation.pieces] == ["▁the", "▁<unk>", "▁<unk>", "▁dog", "</s>"]
+    assert translation.words == [("the", -1.0), ("<unk>", -0.5), ("<unk>", -0.25), ("dog", -2.0)]

@@ -7,20 +7,23 @@ import shutil
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from omegaconf import OmegaConf
 
 import heed
+from heed.decoding import NBest
 from heed.errors import HeedError
+from heed.inference.engine import Engine
 from heed.inference.searches import DEFAULTS
 from heed.inference.translator import Translator
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.serve.requests import FORMS
 from heed.serve.settings import ServeSettings, accepted_hosts
-from tests.export.models import LINES, transformer, write_model
+from tests.export.models import LINES, transformer, write_model, write_run
 
 Serve = Callable[..., TestClient]
 
@@ -164,6 +167,49 @@ def test_a_client_may_choose_the_beam(client: TestClient, model: ServedModel) ->
     answer = client.post("/translate", json={"q": LINES, "beam": 1, **EN_DE}).json()
     assert answer["translatedText"] == model.translator.translate(LINES, beam=1)
     assert answer["translatedText"] != model.translator.translate(LINES)
+
+
+def test_log_p_of_subwords_and_words(client: TestClient, model: ServedModel, serve: Serve) -> None:
+    """Of the first translation, with the ends of its sentences; CTranslate2 does not compute them."""
+    n_best = model.translator.hypotheses(LINES[:3], beam=3)
+    other = ServedModel("other", model.translator.with_engine(Wrong()))
+    for each in (client, serve(other)):
+        body = {"q": ["\n".join(LINES[:2]), LINES[2]], "beam": 3, "log_probs": True, **EN_DE}
+        answer = each.post("/translate", json=body).json()
+        for name in ("pieces", "words"):
+            first, second, third = (getattr(best, name) for (best,) in n_best)
+            for found, expected in zip(answer[name], ([*first, *second], third), strict=True):
+                texts, log_probs = zip(*expected, strict=True)
+                assert [text for text, _ in found] == [*texts]
+                assert [log_prob for _, log_prob in found] == pytest.approx(log_probs, abs=1e-3)
+        (one,) = n_best[2]
+        end = one.pieces[-1][1] if one.finished else 0.0
+        assert sum(log_prob for _, log_prob in answer["words"][1]) + end == pytest.approx(one.log_prob, abs=1e-3)
+        single = each.post("/translate", json={**body, "q": LINES[2]}).json()
+        assert [word for word, _ in single["words"]] == [word for word, _ in one.words]
+    assert {"pieces", "words"}.isdisjoint(client.post("/translate", json={"q": LINES, **EN_DE}).json())
+    assert client.post("/translate", json={**EN_DE, "target": "en", "q": "a", "log_probs": True}).json()["words"] == []
+
+
+class Wrong(Engine):
+    """An engine that must not be asked."""
+
+    def search(self, *_: Any) -> list[NBest]:
+        raise AssertionError
+
+
+def test_a_tag_says_which_kind_of_text_it_is(serve: Serve, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", transformer(), control_symbols=["<crawl>"])
+    translator = heed.load(run, device="cpu")
+    client = serve(ServedModel("tagged", translator))
+    expected = [translator.translate(LINES), translator.translate(LINES, tag="crawl")]
+    assert expected[0] != expected[1]
+    for tag, texts in zip((None, "crawl"), expected, strict=True):
+        body = {"q": LINES, **EN_DE, **({"tag": tag} if tag else {})}
+        assert client.post("/translate", json=body).json()["translatedText"] == texts
+    answer = client.post("/translate", json={"q": LINES, **EN_DE, "tag": "news"})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "tag=news is not a tag of this model's training texts: it has <crawl>."
 
 
 def test_a_translation_has_a_prefix_and_terms(client: TestClient, model: ServedModel) -> None:

@@ -137,11 +137,12 @@ def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
         if engine == "ctranslate2":
             raise HeedError("--prefix, --prefix-file and --terms need heed's own engine: leave out --engine.")
         engine = "heed"
+    tag = getattr(args, "tag", None)
     if engine == "heed" or (engine == "auto" and find_spec("ctranslate2") is None):
         from heed.inference import loading
 
-        return loading.load(*named, **options)
+        return loading.load(*named, **options).with_tag(tag)
     from heed.export import to_ctranslate2
 
     search = {**search_options(args), "n_best": getattr(args, "n_best", None)} if hasattr(args, "beam") else {}
-    return to_ctranslate2.load(*named, **options, required=engine == "ctranslate2", search=search)
+    return to_ctranslate2.load(*named, **options, required=engine == "ctranslate2", search=search).with_tag(tag)

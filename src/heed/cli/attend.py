@@ -89,7 +89,7 @@ def _attend(args: argparse.Namespace, translator: "Translator", sentences: list[
 
 def _given_options(args: argparse.Namespace) -> list[str]:
     """Return the given options on which translations depend, as words of a command."""
-    given = {"direction": args.direction, **search_options(args)}
+    given = {"direction": args.direction, "tag": args.tag, **search_options(args)}
     options = (argument(name, value) for name, value in given.items() if value is not None and value is not False)
     return [word for option in options for word in option.split()]
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heed.cli.arguments import load_translator, search_options
@@ -30,7 +31,10 @@ def run(args: argparse.Namespace) -> None:
     own = {"spBLEU": partial(spbleu, model=args.spm), "COMET": partial(comet, name=args.comet) if args.comet else comet}
     metrics = {**METRICS, **own}
     wants_all = args.metrics.lower() == "all"
-    asked = find_metrics([*args.metrics.split(",") * (not wants_all), *["comet"] * bool(args.comet)], metrics)
+    trained_with = [] if args.metrics else _metrics_of_run(args.model)
+    named = (args.metrics or ("bleu,chrf" if trained_with else "bleu,chrf,ter")).split(",") * (not wants_all)
+    asked = find_metrics([*named, *["comet"] * bool(args.comet)], metrics)
+    known = [name for name in trained_with if name.lower() in map(str.lower, metrics)]
     if args.src is None and (args.model or args.comet):
         raise HeedError(f"{'--model' if args.model else '--comet'} needs the source sentences: add --src FILE.")
     paths = [path for path in (args.src, args.hyp, *args.ref) if path]
@@ -43,12 +47,15 @@ def run(args: argparse.Namespace) -> None:
         "tokenize": args.tokenize,
         "likelihood": cache(partial(translator.likelihood, sources or [], references)) if translator else None,
     }
-    chosen = metrics if wants_all else asked
+    chosen = metrics if wants_all else {**asked, **find_metrics(known, metrics)}
     likelihood = partial(translator.likelihood, ["a"], [["a"]]) if translator else None
     instead = {"sources": sources and ["a"], "likelihood": likelihood}
     lacking = find_unusable(chosen.items(), **{**given, **instead})
     for name in asked.keys() & lacking:
         raise HeedError(lacking[name])
+    lacking |= {
+        name: "A metric of your own is computed in training only." for name in trained_with if name not in known
+    }
     hypotheses, search = _translate(args, translator, sources or []) if translator else (files[args.hyp], {})
     texts: dict[str, Any] = {"hypotheses": hypotheses, "references": references, "sources": sources}
     usable = {name: metric for name, metric in chosen.items() if name not in lacking}
@@ -69,6 +76,16 @@ def score(args: argparse.Namespace) -> None:
     with translator_progress(translator, "Scoring", total=len(sources), prints_results=False):
         scores = translator.score(sources, targets)
     write_lines(f"{score:.6f}" for score in scores)
+
+
+def _metrics_of_run(models: list[Path] | None) -> list[str]:
+    """Return the ``metrics`` that the run of the first model was trained with."""
+    from heed.runs.config import find_config
+
+    for folder in [each for path in (models or [])[:1] for each in (path, *path.absolute().parents[:2])]:
+        if config := find_config(folder):
+            return list(map(str, config.get("metrics") or ()))
+    return []
 
 
 def _translate(

@@ -1,7 +1,6 @@
 """Read and write text line by line, as UTF-8 whatever the locale; continue a file after an interruption."""
 
 import functools
-import io
 import json
 import os
 import select
@@ -32,6 +31,10 @@ def standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise HeedError("Standard input is closed: give a file or a pipe to read from (< FILE).")
     return sys.stdin.buffer
+
+
+PIPE_BYTES = 2**16
+"""What is read from a pipe at a time: all that a pipe of Linux holds."""
 
 
 class PipeReader:
@@ -70,7 +73,8 @@ class PipeReader:
         return self._ended or len(self._read) >= limit or b"\n" in self._read
 
     def _read_more(self) -> None:
-        more = os.read(self._descriptor, io.DEFAULT_BUFFER_SIZE)
+        select.select([self._descriptor], [], [])  # the other program may have made the pipe non-blocking
+        more = os.read(self._descriptor, PIPE_BYTES)
         self._read += more
         self._ended = not more
 

@@ -205,7 +205,8 @@ def _plain(translation: "Translation") -> dict[str, Any]:
     names = ("text", "score", "log_prob", "finished", "symptoms")
     plain: dict[str, Any] = {name: getattr(translation, name) for name in names}
     if translation.pieces:
-        plain["pieces"] = [[piece, round(log_prob, 4)] for piece, log_prob in translation.pieces]
+        for name, parts in {"pieces": translation.pieces, "words": translation.words}.items():
+            plain[name] = [[part, round(log_prob, 4)] for part, log_prob in parts]
     if translation.alignment is not None:
         plain["alignment"] = " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment)
     return plain

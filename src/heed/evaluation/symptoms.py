@@ -45,6 +45,7 @@ def translation_symptoms(source: str, translation: str, *, finished: bool, best_
         "second choice": best_is_empty and has_text,
         "cut off": not finished,
         "repeats": has_repeats(translation) and not has_repeats(source),
+        "unknown pieces": UNKNOWN in translation and UNKNOWN not in source,
     }
     return tuple(name for name, is_shown in shown.items() if is_shown)
 

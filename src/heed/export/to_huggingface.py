@@ -53,7 +53,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
             "`--to ctranslate2`."
         )
     if translator.tokenizer.has_words:
-        raise HeedError("The tokenizer of transformers unites adjacent unknown words: use `--to ctranslate2`.")
+        raise HeedError("transformers unites adjacent unknown words (tokenizer=word): use `--to ctranslate2`.")
     out.mkdir()
     target = convert(model)
     settings = search_settings(translator.saved_search, "beam")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ Without the quotient, "dog" would have the probability of all words that begin w
 words and of EOS sum to 1; those of the words of a translation and of its EOS multiply to p(translation | source).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +19,10 @@ from torch import Tensor
 
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import BeamSearch
-from heed.evaluation.words import piece_bytes
 from heed.inference.engine import pad
 from heed.models.edited import EditedModel
 from heed.models.seq2seq import DecoderOutput, DecoderState, Seq2Seq
-from heed.symbols import BOS, EOS, EOS_PIECE, WORD_START, WORD_START_BYTE
+from heed.symbols import BOS, EOS, WORD_START_BYTE
 
 LONGEST_WORD = 30
 """The most pieces of a candidate."""
@@ -85,15 +84,3 @@ def word_log_probs(
     ends = log_p[..., starts].logsumexp(2).masked_fill(~begins, 0.0)
     values = log_p.gather(2, tgt_out[..., None]).squeeze(2) - ends + ends.roll(-1, 1)
     return [row[: len(ids)] for row, ids in zip(values.tolist(), tgt_ids, strict=True)]
-
-
-def join_words(pieces: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Return the words, and the sum over the pieces of each. EOS is no word."""
-    found: list[tuple[bytes, float]] = []
-    for piece, number in pieces:
-        if piece.startswith(WORD_START) or not found:
-            found.append((b"", 0.0))
-        if piece != EOS_PIECE:
-            text, total = found.pop()
-            found.append((text + piece_bytes(piece), total + number))
-    return [(text.decode(errors="replace"), total) for text, total in found if text]

@@ -2,7 +2,7 @@
 
 import zipfile
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
@@ -15,12 +15,12 @@ from jaxtyping import Float
 
 from heed.errors import HeedError, argument
 from heed.evaluation.alignment import MAP_ROWS, Extraction, Link, candidate_maps
-from heed.evaluation.words import AttentionMap, split_words
+from heed.evaluation.words import AttentionMap, piece_bytes, split_words
 from heed.files import replacing
 from heed.plot import attention
 from heed.plot.attention_map import MapSet, draw_map, most_informative_head
 from heed.plot.fonts import save_figure
-from heed.symbols import BOS_PIECE
+from heed.symbols import BOS_PIECE, EOS_PIECE, WORD_START
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,6 +98,29 @@ class Translation:
     pieces: tuple[tuple[str, float], ...] = ()
     """The subwords and log p of each, with EOS if finished; "▁" starts a word. Empty for a copied line, and with an
     engine that does not say."""
+
+    @property
+    def words(self) -> list[tuple[str, float]]:
+        """The words, and log p of each: the sum over its subwords, with those of the spaces before it.
+
+        With EOS they sum to ``log_prob``. `Translator.score_words` gives the probability of whole words instead.
+        """
+        return join_words(self.pieces)
+
+
+def join_words(pieces: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Return the words, and the sum over the pieces of each, with those of the spaces before it. EOS is no word."""
+    found: list[tuple[bytes, float]] = [(b"", 0.0)]
+    for piece, log_prob in pieces:
+        if piece.startswith(WORD_START) and found[-1][0]:
+            found.append((b"", 0.0))
+        if piece != EOS_PIECE:
+            text, total = found.pop()
+            found.append((text + piece_bytes(piece), total + log_prob))
+    if len(found) > 1 and not found[-1][0]:
+        (text, total), (_, spaces) = found[-2:]
+        found[-2:] = [(text, total + spaces)]
+    return [(text.decode(errors="replace"), log_prob) for text, log_prob in found if text]
 
 
 def word_maps(pair: Attended) -> AttentionMap:

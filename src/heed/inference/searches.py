@@ -68,6 +68,8 @@ class TranslateOptions(SearchOptions, total=False):
     """Text with which every translation begins, or one for each sentence. A trailing space completes its last word."""
     terms: "Terms | Mapping[str, str | Sequence[str]]"
     """Source words, and the target words, or several of them to choose from, that translate them."""
+    tag: str | None
+    """The kind of text: the tag of a training text, such as "<crawl>", or "crawl"."""
 
 
 def build_search(saved: object, **options: Any) -> "heed.decoding.Search":

@@ -21,8 +21,8 @@ from heed.inference import BATCH_TOKENS
 from heed.inference.constraints import Terms, TermsInput, Writing
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
 from heed.inference.lines import LineError, as_list, blocks, check_pairs, encode_lines, renumbered
-from heed.inference.next_words import NextWord, join_words, word_log_probs, word_search, word_starts
-from heed.inference.outputs import Attended, Translation, choose_extraction, word_maps
+from heed.inference.next_words import NextWord, word_log_probs, word_search, word_starts
+from heed.inference.outputs import Attended, Translation, choose_extraction, join_words, word_maps
 from heed.inference.searches import SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
 from heed.layers.edits import Edits
@@ -125,6 +125,25 @@ class Translator:
         other.search = other.changed_search()
         return other
 
+    def with_tag(self, name: str | None) -> "Translator":
+        """Return a translator for texts like those that had this tag in training (``tag`` in ``data.train``).
+
+        Args:
+            name: for example "<crawl>" or "crawl"; None: this translator's tag, usually none.
+
+        Raises:
+            HeedError: if the model was not trained with the tag.
+        """
+        if name is None:
+            return self
+        tag = next((tag for tag in self.tokenizer.text_tags if name in (tag, tag.strip("<>"))), None)
+        if tag is None:
+            known = ", ".join(self.tokenizer.text_tags) or "none"
+            raise HeedError(f"{argument('tag', name)} is not a tag of this model's training texts: it has {known}.")
+        other = copy(self)
+        other.tokenizer = self.tokenizer.tagged(tag)
+        return other
+
     def without_fallbacks(self) -> "Translator":
         """Return a translator for scores, which gives the model every line as it is and accepts empty translations."""
         other = copy(self)
@@ -197,6 +216,7 @@ class Translator:
         alignments: bool = False,
         prefix: str | Iterable[str] = "",
         terms: TermsInput = None,
+        tag: str | None = None,
         **search: Unpack[SearchOptions],
     ) -> Iterator[list[Translation]]:
         """Yield the results of `hypotheses`, reading ``chunk`` lines at a time.
@@ -205,7 +225,7 @@ class Translator:
             is_ready: whether the next line can be read without waiting. Where it cannot, the lines before are
                 translated first.
             prefix: one for all lines, or as many as lines.
-            n, alignments, terms, search: see `hypotheses`. They are checked before the first line is read.
+            n, alignments, terms, tag, search: see `hypotheses`. They are checked before the first line is read.
         """
         if chunk < 1:
             raise HeedError(f"{argument('chunk', chunk)} must be at least 1.")
@@ -213,7 +233,7 @@ class Translator:
         if alignments:
             _ = self.model  # an engine without one is refused before the first line is read
         lines = iter([lines] if isinstance(lines, str) else lines)
-        return self._stream(blocks(lines, chunk, is_ready), chosen, constrain, alignments=alignments)
+        return self.with_tag(tag)._stream(blocks(lines, chunk, is_ready), chosen, constrain, alignments=alignments)
 
     def score(self, sources: TextInput, targets: TextInput) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
@@ -289,9 +309,12 @@ class Translator:
         *,
         prefix: str | Iterable[str] = "",
         terms: TermsInput = None,
+        tag: str | None = None,
         **search: Unpack[SearchOptions],
     ) -> Iterator[Attended]:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
+        if tag is not None:
+            return self.with_tag(tag).stream_attend(sources, targets, prefix=prefix, terms=terms, **search)
         sources = as_list(sources)
         if targets is None:
             ids = encode_lines(self.encode, sources, max_tokens=self.max_tokens)

@@ -34,8 +34,8 @@ class Document:
         self.sentences = [sentence_of(part) for line in pieces if isinstance(line, Line) for part in line.parts]
         """The sentences to translate."""
 
-    def versions(self, n_best: Sequence[Sequence[Translation]], count: int) -> dict[str, list[str]]:
-        """Return translations of the document, best first, and the symptoms of each (`heed.evaluation.symptoms`).
+    def versions(self, n_best: Sequence[Sequence[Translation]], count: int) -> dict[str, list[Translation]]:
+        """Return translations of the document, best first, with the translations of their sentences.
 
         Version k has the k-th best translation of each sentence that is not empty. A sentence with fewer translations
         uses its best one; the source itself if all are empty. Equal versions count once.
@@ -45,10 +45,9 @@ class Document:
             for sentence, found in zip(self.sentences, n_best, strict=True)
         ]
         ranked = ([found[rank] if rank < len(found) else found[0] for found in offered] for rank in range(count))
-        versions: dict[str, list[str]] = {}
+        versions: dict[str, list[Translation]] = {}
         for chosen in ranked:
-            symptoms = dict.fromkeys(chain.from_iterable(each.symptoms for each in chosen))
-            versions.setdefault(self._join(chosen), list(symptoms))
+            versions.setdefault(self._join(chosen), chosen)
         return versions
 
     def _join(self, translations: Iterable[Translation]) -> str:

@@ -23,6 +23,9 @@ LanguageCode = Annotated[UnicodeText, Field(min_length=1, examples=["en"])]
 ModelName = Annotated[UnicodeText | None, Field(description="A name of `/models`. Default: the first.")]
 
 
+LogProbs = list[tuple[str, float]]
+
+
 class RequestBody(BaseModel):
     """The fields of all requests. An empty optional field, as in a form, counts as missing."""
 
@@ -73,6 +76,12 @@ class TranslateRequest(ConstrainedRequest):
     beam: Annotated[
         int | None, Field(ge=1, description="Beam size. Default: the one that the model was scored with.")
     ] = None
+    tag: Annotated[
+        UnicodeText | None, Field(max_length=100, description="The kind of text: a tag of the model's training texts.")
+    ] = None
+    log_probs: Annotated[bool, Field(description="Return log p of each subword and word, by heed's own engine.")] = (
+        False
+    )
     model: ModelName = None
 
 
@@ -97,6 +106,11 @@ class TranslateResponse(CamelCase):
             + " A sentence with an empty translation is copied."
         ),
     ] = None
+    pieces: Annotated[
+        LogProbs | list[LogProbs] | None,
+        Field(description="Subwords and log p of each, with the end of each sentence; `▁` starts a word."),
+    ] = None
+    words: Annotated[LogProbs | list[LogProbs] | None, Field(description="Words and log p of each.")] = None
 
 
 class WordsRequest(RequestBody):

@@ -127,12 +127,17 @@ class Service:
         if body.prefix and count != 1:
             raise ApiError(f"prefix is for one sentence, and q has {count:,}.")
         versions = await self._versions(texts, body, alternatives + 1)
-        symptoms = [next(iter(each.values())) for each in versions]
+        best = [next(iter(each.values())) for each in versions]
+        symptoms = [[*dict.fromkeys(name for each in own for name in each.symptoms)] for own in best]
         return TranslateResponse(
             translated_text=shaped([next(iter(each)) for each in versions]),
             alternatives=shaped([list(each)[1:] for each in versions]) if asked else None,
             detected_language=shaped([text.detection for text in texts]) if body.source == AUTO else None,
             symptoms=shaped(symptoms) if any(symptoms) else None,
+            pieces=shaped([[piece for each in own for piece in each.pieces] for own in best])
+            if body.log_probs
+            else None,
+            words=shaped([[word for each in own for word in each.words] for own in best]) if body.log_probs else None,
         )
 
     async def words(self, body: WordsRequest) -> WordsResponse:
@@ -184,17 +189,21 @@ class Service:
         identifier.set_languages(languages)
         return identifier
 
-    async def _versions(self, texts: list[_Text], body: TranslateRequest, n_best: int) -> list[dict[str, list[str]]]:
-        """Return the translations of each text, best first, and their symptoms (see `Document.versions`)."""
+    async def _versions(
+        self, texts: list[_Text], body: TranslateRequest, n_best: int
+    ) -> list[dict[str, list[Translation]]]:
+        """Return the translations of each text, best first, with those of their sentences (`Document.versions`)."""
 
         beam = body.beam
         terms = tuple((src, (tgt,) if isinstance(tgt, str) else tuple(tgt)) for src, tgt in body.terms.items())
 
         async def search(route: Route) -> Iterator[list[Translation]]:
+            if body.log_probs:
+                _ = route.translator.model  # an export without one is refused
             own = route.translator.search
             wider = n_best if beam is None and isinstance(own, BeamSearch) and own.beam < n_best else beam
             sentences = [sentence for text in texts if text.route == route for sentence in text.document.sentences]
-            key = Key(route.translator, n_best, wider, body.prefix, terms)
+            key = Key(route.translator, n_best, wider, body.prefix, terms, body.tag, body.log_probs)
             return iter(await self.worker(route.model).translate(sentences, key))
 
         routes = list(dict.fromkeys(text.route for text in texts if text.route))

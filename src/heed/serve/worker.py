@@ -14,6 +14,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
 from heed.inference.outputs import Translation
+from heed.inference.searches import TranslateOptions
 from heed.inference.translator import Translator
 from heed.serve.errors import ApiError
 
@@ -31,13 +32,16 @@ class Key(NamedTuple):
     beam: int | None = None
     prefix: str = ""
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    tag: str | None = None
+    log_probs: bool = False
 
     def hypotheses(self, sentences: Sequence[str]) -> list[list[Translation]]:
-        """Return the translations of sentences, with heed's own engine if there are constraints."""
+        """Return the translations of sentences, with heed's own engine for constraints and log p of subwords."""
         translator, terms = self.translator, dict(self.terms)
-        if self.prefix or terms:
+        if self.prefix or terms or self.log_probs:
             translator = translator.with_own_engine()
-        return translator.hypotheses(sentences, n=self.n_best, beam=self.beam, prefix=self.prefix, terms=terms)
+        options: TranslateOptions = {"beam": self.beam, "prefix": self.prefix, "terms": terms, "tag": self.tag}
+        return translator.hypotheses(sentences, n=self.n_best, **options)
 
 
 @dataclass(eq=False)

@@ -47,7 +47,7 @@ class Tokenizer:
         self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
         """Ids of the tags of training texts (`heed.data.text.corpus.Text`)."""
         self.tag_ids = tuple(self.language_tags.values())[:1]
-        """The id of the tag at the start of every source; empty without tags."""
+        """The ids of the tags at the start of every source, see `towards` and `tagged`."""
 
     @property
     def vocabulary(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Tokenizer:
         return text.translate(dict.fromkeys(map(ord, unknown), " "))
 
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
-        """Return the ids of source sentences, without BOS and EOS; ``tagged``, if not empty, with the language tag."""
+        """Return the ids of source sentences, without BOS and EOS; ``tagged``, if not empty, with tags."""
         tags = self.tag_ids if tagged else ()
         ids = self._encode(self._src, list(sentences))
         return [[*tags, *sentence] if sentence else [] for sentence in ids]
@@ -119,7 +119,13 @@ class Tokenizer:
         """Return a tokenizer that tags sources for a target language, if this language has a tag."""
         other = copy(self)
         if (tag := language_tag(tgt_lang)) in self.language_tags:
-            other.tag_ids = (self.language_tags[tag],)
+            other.tag_ids = (self.language_tags[tag], *self.tag_ids[1:])
+        return other
+
+    def tagged(self, tag: str) -> "Tokenizer":
+        """Return a tokenizer that starts sources with the tag of a training text, after that of the language."""
+        other = copy(self)
+        other.tag_ids = (*self.tag_ids[: bool(self.tags)], self.text_tags[tag])
         return other
 
     def source_tags(self, tgt_lang: str, tag: str | None) -> tuple[int, ...]:
@@ -133,7 +139,8 @@ class Tokenizer:
                 f"This tokenizer has no tag {tag} for a text: choose a tag that its model was trained with "
                 f"({', '.join(self.text_tags) or 'it has none'}), or leave out the tag in data.train."
             )
-        return self.towards(tgt_lang).tag_ids + (() if tag is None else (self.text_tags[tag],))
+        directed = self.towards(tgt_lang)
+        return (directed if tag is None else directed.tagged(tag)).tag_ids
 
     def decode_tgt(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the target sentences of token ids. PAD, BOS and EOS are dropped; line breaks become spaces.
