@@ -28,15 +28,17 @@ def inherit_architecture(options: Options, words: Sequence[str]) -> Options:
     ``model=NAME`` must name a model of the same family. It only makes the family's options known.
 
     Raises:
-        HeedError: if a word asks for another family of models, other shapes of weights, or another tokenizer.
+        HeedError: if a word asks for another family of models, other shapes of weights, or an option of an inherited tokenizer.
     """
     parent_name, folder = options["init_from"], model_folder.find(Path(options["init_from"]))
     _, parent = model_folder.read_config(folder)
     given = [match[1] for word in words if (match := re.match(r"\+{0,2}([\w./]+)=", word))]
-    if chosen := [name for name in given if re.match(r"tokenizer\b", name) and name != "tokenizer.bpe_dropout"]:
+    vocabulary = options["tokenizer"].get("vocabulary")
+    if chosen := [name for name in given if re.match(r"tokenizer\b", name) and _is_inherited(name, vocabulary)]:
+        other = "" if vocabulary == "new" else ", or set tokenizer.vocabulary=new"
         raise HeedError(
-            f"{' and '.join(chosen)} cannot be chosen with init_from=, because the tokenizer is inherited: leave "
-            "it out. Only tokenizer.bpe_dropout applies."
+            f"{' and '.join(chosen)} cannot be chosen with init_from= and tokenizer.vocabulary={vocabulary}, because "
+            f"it is inherited: leave it out{other}."
         )
     if "model" in given and options["model"].get("_target_", "").rpartition(".")[2] != type(parent).__name__:
         raise HeedError(f"init_from={parent_name} is a model of the family {parent.family}: leave out model=NAME.")
@@ -52,11 +54,20 @@ def inherit_architecture(options: Options, words: Sequence[str]) -> Options:
     return {**options, "model": _with_targets(architecture)}
 
 
-def compare_directions(parent: Path, directions: Sequence[Direction], *, joint: bool) -> None:
-    """Print the directions of a fine-tuning that its model was not trained for; ``joint``: it has one vocabulary.
+def _is_inherited(option: str, vocabulary: str) -> bool:
+    """Return whether an option of the tokenizer is the parent model's."""
+    free = {"vocabulary", "bpe_dropout"}
+    if vocabulary == "extend":
+        free |= {"vocab_size", "character_coverage", "max_sentences"}
+    name = option.removeprefix("tokenizer.")
+    return name == "joint" if vocabulary == "new" else name not in free
+
+
+def compare_directions(parent: Path, directions: Sequence[Direction], *, fits: bool) -> None:
+    """Print the directions of a fine-tuning that its model was not trained for.
 
     Raises:
-        HeedError: if there are any, but each side of the model has the vocabulary of its language.
+        HeedError: if there are any, but not ``fits``: each side of the model has only the vocabulary of its language.
     """
     config, _ = model_folder.read_config(model_folder.find(parent))
     before = config.get("directions") or [[config.get("src_lang", ""), config.get("tgt_lang", "")]]
@@ -66,10 +77,10 @@ def compare_directions(parent: Path, directions: Sequence[Direction], *, joint: 
     if not new or {"", "und"} & {*chain(*known, *new)}:  # unknown languages
         return
     fine_tunes = f"fine-tunes {', '.join(map(str, trained))} for {', '.join(map(str, new))}"
-    if not joint:
+    if not fits:
         raise HeedError(
             f"init_from={parent} {fine_tunes}, which have other vocabularies: swap the sides of the text "
-            "(data.reverse), or leave out init_from=."
+            "(data.reverse), or set tokenizer.vocabulary=new."
         )
     print_line(f"init_from={parent} {fine_tunes}.")
 
