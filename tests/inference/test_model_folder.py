@@ -143,3 +143,34 @@ def test_damaged_folders_are_refused_in_one_sentence(folder: Path, damage: str) 
         build_search(model_folder.load(folder).config["search"])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+# ---- another vocabulary
+
+
+@pytest.mark.parametrize("width", [(), (3,)])
+def test_rows_of_new_pieces_are_means_of_the_rows_that_spell_them(width: tuple[int, ...]) -> None:
+    old, fresh = torch.randn(4, *width).half(), torch.randn(5, *width)
+    spellings = [[0], [2], [1, 3, 3], [], [0, 1]]
+    rows = model_folder.respelled_rows(old, fresh, spellings)
+    o = old.float()
+    expected = torch.stack([o[0], o[2], (o[1] + 2 * o[3]) / 3, fresh[3], (o[0] + o[1]) / 2])
+    torch.testing.assert_close(rows, expected)
+    assert torch.equal(rows[:2], o[[0, 2]])
+    assert torch.equal(rows[3], fresh[3])
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", ["rnn", "transformer"])
+def test_the_weights_of_the_vocabulary_are_those_whose_shape_depends_on_it(
+    family: str, tied: bool, joint: bool
+) -> None:
+    config = FAMILIES[family].from_plain({"tie_embeddings": tied})
+    small, large = (
+        build_model(config, src_vocab=size, tgt_vocab=size if joint else size + 1, joint=joint).state_dict()
+        for size in (10, 12)
+    )
+    sides = {name: int(len(weight) == 13) for name, weight in large.items() if weight.shape != small[name].shape}
+    expected = {name: side for name, side in model_folder.VOCABULARY_WEIGHTS.items() if name in large}
+    assert sides == (dict.fromkeys(expected, 0) if joint else expected)
