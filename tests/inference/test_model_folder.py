@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from safetensors.torch import load_file, save_file
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.inference.searches import build_search
+from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
+from tests.conftest import CONFIGS
 from tests.tokenizers import train_tokenizer
 
 LINES = ["a man rides a bike .", "the dog sleeps .", "two children play with a red ball in the park .", "größer"]
@@ -166,7 +169,7 @@ def test_rows_of_new_pieces_are_means_of_the_rows_that_spell_them(width: tuple[i
 def test_the_weights_of_the_vocabulary_are_those_whose_shape_depends_on_it(
     family: str, tied: bool, joint: bool
 ) -> None:
-    config = FAMILIES[family].from_plain({"tie_embeddings": tied})
+    config = replace(CONFIGS[family], tie_embeddings=tied)
     small, large = (
         build_model(config, src_vocab=size, tgt_vocab=size if joint else size + 1, joint=joint).state_dict()
         for size in (10, 12)

@@ -202,7 +202,7 @@ def load_weights(model: Seq2Seq, folder: Path, spellings: Sequence[Sequence[Sequ
 def respelled_rows(
     old: Float[Tensor, "V *D"], fresh: Float[Tensor, "W *D"], spellings: Sequence[Sequence[int]]
 ) -> Float[Tensor, "W *D"]:
-    """Return a row for each piece of a new vocabulary: the mean of the old rows that spell it, or else its fresh row."""
+    """Return a row for each piece of a new vocabulary: the mean of the old rows that spell it, or its fresh row."""
     lengths = torch.tensor([len(ids) for ids in spellings])
     table = old.to(fresh.dtype).reshape(len(old), -1)
     offsets = lengths.cumsum(0) - lengths

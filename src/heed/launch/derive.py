@@ -28,7 +28,7 @@ def inherit_architecture(options: Options, words: Sequence[str]) -> Options:
     ``model=NAME`` must name a model of the same family. It only makes the family's options known.
 
     Raises:
-        HeedError: if a word asks for another family of models, other shapes of weights, or an option of an inherited tokenizer.
+        HeedError: if a word asks for another family of models, other shapes of weights, or another tokenizer.
     """
     parent_name, folder = options["init_from"], model_folder.find(Path(options["init_from"]))
     _, parent = model_folder.read_config(folder)

@@ -16,8 +16,18 @@ from tests.data.texts import TOKENIZER
 
 CORPUS = Path(__file__).parents[3] / "data" / "synthetic"
 ADDED = Sentences(
-    [f"{subject} {verb} {number}." for number in range(40) for subject in ("кошка", "собака") for verb in ("спит", "ест")],
-    [f"{subject} {verb} {number}." for number in range(40) for subject in ("ネコ", "イヌ") for verb in ("寝る", "食べる")],
+    [
+        f"{subject} {verb} {number}."
+        for number in range(40)
+        for subject in ("кошка", "собака")
+        for verb in ("спит", "ест")
+    ],
+    [
+        f"{subject} {verb} {number}."
+        for number in range(40)
+        for subject in ("ネコ", "イヌ")
+        for verb in ("寝る", "食べる")
+    ],
 )
 KINDS: dict[str, dict[str, Any]] = {
     "bpe": {}, "bpe without bytes": {"byte_fallback": False}, "unigram": {"kind": "unigram"},

@@ -68,7 +68,7 @@ class TokenizerTrainer:
     ) -> Tokenizer:
         """Return a tokenizer trained on this text, once per text and settings. ``tags``: see `Tokenizer`.
 
-        ``parent``, the tokenizer of a model that is fine-tuned, is returned, extended or, except for ``joint``, ignored.
+        ``parent``, the tokenizer of a model that is fine-tuned, is returned, extended or, but for ``joint``, ignored.
 
         Raises:
             HeedError: if ``vocab_size`` is impossible for this text. The message contains the bound.

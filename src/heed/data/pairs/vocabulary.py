@@ -1,7 +1,8 @@
-"""Another vocabulary for a trained model: extend its tokenizer, and spell the pieces of one tokenizer with another's."""
+"""Another vocabulary for a trained model: extend its tokenizer, and spell new pieces with old ones."""
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import sentencepiece as spm
@@ -29,7 +30,7 @@ def fixed_options(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def extend(old: bytes, new: bytes, tags: Sequence[str] = ()) -> bytes:
-    """Return a SentencePiece model with the pieces of ``old``, followed by the tags and pieces of ``new`` that it lacks.
+    """Return a SentencePiece model with the pieces of ``old``, then the tags and pieces of ``new`` that it lacks.
 
     The merges of BPE that are added come after all old ones. If old and added merges would not lead to a piece, further
     ones are added from left to right. So text without an added piece keeps its ids.
@@ -56,7 +57,7 @@ def extend(old: bytes, new: bytes, tags: Sequence[str] = ()) -> bytes:
         for piece in normal:
             parts = with_characters.encode(piece.piece, out_type=str) if piece.piece not in scores else []
             while len(parts) > 1:
-                pairs = [left + right for left, right in zip(parts, parts[1:], strict=False)]
+                pairs = [left + right for left, right in pairwise(parts)]
                 first = max(range(len(pairs)), key=lambda place: scores.get(pairs[place], -float("inf")))
                 parts[first : first + 2] = [add(pairs[first])]
     return bytes(model.SerializeToString(deterministic=True))
