@@ -169,7 +169,8 @@ def test_rows_of_new_pieces_are_means_of_the_rows_that_spell_them(width: tuple[i
 def test_the_weights_of_the_vocabulary_are_those_whose_shape_depends_on_it(
     family: str, tied: bool, joint: bool
 ) -> None:
-    config = replace(CONFIGS[family], tie_embeddings=tied)
+    config: Any = CONFIGS[family]
+    config = replace(config, tie_embeddings=tied)
     small, large = (
         build_model(config, src_vocab=size, tgt_vocab=size if joint else size + 1, joint=joint).state_dict()
         for size in (10, 12)
