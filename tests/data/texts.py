@@ -35,6 +35,7 @@ TOKENIZER: dict[str, Any] = {
     "joint": True,
     "vocab_size": "auto",
     "byte_fallback": True,
+    "vocabulary": "inherit",
     "character_coverage": 0.99999,
     "normalization": "identity",
     "max_sentences": 1_000_000,

@@ -63,7 +63,16 @@ def test_every_block_runs(names: dict[str, Any]) -> None:
 
 def test_the_page_names_every_method_option_and_field() -> None:
     methods = {"translate", "hypotheses", "stream_hypotheses", "score", "attend", "stream_attend", "align", "evaluate"}
-    methods |= {"directions", "in_direction", "likelihood", "with_edits", "with_tag", "without_fallbacks"}
+    methods |= {
+        "directions",
+        "in_direction",
+        "likelihood",
+        "next_words",
+        "score_words",
+        "with_edits",
+        "with_tag",
+        "without_fallbacks",
+    }
     of_other_packages = {
         "model",
         "changed_search",

@@ -51,6 +51,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "short_targets": {"target_length": 0.5},
     "short_text": {"beyond": 0.6},
     "unknown_characters": {"unknown": 0.2},
+    "other_vocabulary": {"unknown": 0.2, "fine_tuned": True},
     "unknown_words": {"unknown": 0.2, "has_words": True},
     "high_learning_rate": {**STUCK, "peak_lr": 0.1},
     "rising_loss": {**TRAINED, "nll": 4.0, "bleu": 20.0},

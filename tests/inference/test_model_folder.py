@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from safetensors.torch import load_file, save_file
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.inference.searches import build_search
+from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
+from tests.conftest import CONFIGS
 from tests.tokenizers import train_tokenizer
 
 LINES = ["a man rides a bike .", "the dog sleeps .", "two children play with a red ball in the park .", "größer"]
@@ -143,3 +146,35 @@ def test_damaged_folders_are_refused_in_one_sentence(folder: Path, damage: str) 
         build_search(model_folder.load(folder).config["search"])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+# ---- another vocabulary
+
+
+@pytest.mark.parametrize("width", [(), (3,)])
+def test_rows_of_new_pieces_are_means_of_the_rows_that_spell_them(width: tuple[int, ...]) -> None:
+    old, fresh = torch.randn(4, *width).half(), torch.randn(5, *width)
+    spellings = [[0], [2], [1, 3, 3], [], [0, 1]]
+    rows = model_folder.respelled_rows(old, fresh, spellings)
+    o = old.float()
+    expected = torch.stack([o[0], o[2], (o[1] + 2 * o[3]) / 3, fresh[3], (o[0] + o[1]) / 2])
+    torch.testing.assert_close(rows, expected)
+    assert torch.equal(rows[:2], o[[0, 2]])
+    assert torch.equal(rows[3], fresh[3])
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", ["rnn", "transformer"])
+def test_the_weights_of_the_vocabulary_are_those_whose_shape_depends_on_it(
+    family: str, tied: bool, joint: bool
+) -> None:
+    config: Any = CONFIGS[family]
+    config = replace(config, tie_embeddings=tied)
+    small, large = (
+        build_model(config, src_vocab=size, tgt_vocab=size if joint else size + 1, joint=joint).state_dict()
+        for size in (10, 12)
+    )
+    sides = {name: int(len(weight) == 13) for name, weight in large.items() if weight.shape != small[name].shape}
+    expected = {name: side for name, side in model_folder.VOCABULARY_WEIGHTS.items() if name in large}
+    assert sides == (dict.fromkeys(expected, 0) if joint else expected)

@@ -133,7 +133,7 @@ def test_a_fine_tuned_run_inherits_architecture_and_tokenizer_and_has_the_scores
         (["model.d_model=10", "model.dropout=0.3"], "cannot be trained with other model.d_model, which change"),
         (["model=rnn", "model/attention=general"], "cannot be trained with other model.attention, which change"),
         (["model.dropout=1.5"], "model.dropout=1.5 must be a number in [0, 1)"),
-        (["tokenizer=unigram"], "tokenizer cannot be chosen with init_from="),
+        (["tokenizer=unigram"], "tokenizer cannot be chosen with init_from= and tokenizer.vocabulary=inherit, because"),
         (["tokenizer.vocab_size=50"], "tokenizer.vocab_size cannot be chosen with init_from="),
     ],
 )
@@ -155,14 +155,14 @@ def test_directions_are_compared_with_those_of_the_parent(
     src: str, tgt: str, is_new: bool, trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directions = [Direction("xx", "yy"), Direction(src, tgt)]
-    compare_directions(trained, directions, joint=True)
+    compare_directions(trained, directions, fits=True)
     said = f"init_from={trained} fine-tunes xx-yy for {src}-{tgt}.\n" if is_new else ""
     assert capsys.readouterr().err == said
     if is_new:
         with pytest.raises(HeedError, match=rf"fine-tunes xx-yy for {src}-{tgt}, which have other vocabularies: swap"):
-            compare_directions(trained, directions, joint=False)
+            compare_directions(trained, directions, fits=False)
     else:
-        compare_directions(trained, directions, joint=False)
+        compare_directions(trained, directions, fits=False)
 
 
 @pytest.mark.full

@@ -89,7 +89,7 @@ DEPENDENT = [
     "model.attention.max_source", "model.attention.order", "model.attention.reach", "model.attention.score",
     "model.attention.window", "schedule.total_steps", "schedule.warmup_steps", "data.cleaning.max_chars",
     "data.max_eval_tokens", "data.temperature", "search.n_best", "trainer.precision", "batching.device_tokens",
-    "module.compile", "tokenizer.bpe_dropout", "tokenizer.vocab_size",
+    "module.compile", "tokenizer.bpe_dropout", "tokenizer.vocab_size", "tokenizer.vocabulary",
 ]  # fmt: skip
 """Options whose valid values depend on other options or on the text."""
 ALWAYS_VALID = [option for option in OPTIONS if valid_values(option.hint) is not None and option.name not in DEPENDENT]

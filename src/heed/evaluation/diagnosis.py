@@ -157,8 +157,9 @@ BEFORE_TRAINING: Mapping[str, Callable[[Facts], bool]] = {
     "length_limit": lambda run: run.cut > 0.1,
     "short_targets": lambda run: run.target_length < 0.7 and not _has_faults(run),
     "short_text": lambda run: run.beyond > 0.1 and run.target_length >= 0.7,
-    "unknown_characters": lambda run: run.unknown > 0.05 and not run.has_words,
-    "unknown_words": lambda run: run.unknown > 0.1 and run.has_words,
+    "unknown_characters": lambda run: run.unknown > 0.05 and not run.has_words and not run.fine_tuned,
+    "unknown_words": lambda run: run.unknown > 0.1 and run.has_words and not run.fine_tuned,
+    "other_vocabulary": lambda run: run.unknown > (0.1 if run.has_words else 0.05) and run.fine_tuned,
 }
 """The rules for what is known before the first step, by the name of the diagnosis."""
 AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {

@@ -9,18 +9,21 @@ A model folder is self-contained and can be copied to another machine:
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 from annotated_types import Len
+from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as serialize
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 from torch.overrides import TorchFunctionMode
 
 from heed.data.pairs.tokenizer import Tokenizer
@@ -36,6 +39,9 @@ WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 
 DIGEST = "weights_digest"
 """The key of ``config.yaml`` with the SHA-256 digest of ``model.safetensors``. Without it, weights are not checked."""
+
+VOCABULARY_WEIGHTS = {"src_embedding.weight": 0, "tgt_embedding.weight": 1, "output.weight": 1, "output_bias": 1}
+"""Weights with a row for each piece: of the source vocabulary (0) or the target vocabulary (1)."""
 
 EXPORTS = {"model.bin": "CTranslate2", "generation_config.json": "Hugging Face"}
 """A file that only a folder of `heed export` has, and the engine that it is for."""
@@ -169,7 +175,7 @@ def load(path: str | Path) -> ModelFolder:
         ) from error
     check_architecture(saved, _parameters(empty), folder / WEIGHTS)
     model = build()
-    _copy_weights(model, folder, config)
+    _copy_weights(model, _read_weights(folder, config))
     return ModelFolder(model.eval(), tokenizer, config)
 
 
@@ -178,14 +184,35 @@ def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:
     return not _different_weights(_read_shapes(folder / WEIGHTS), _parameters(model))
 
 
-def load_weights(model: Seq2Seq, folder: Path) -> None:
-    """Copy a folder's weights into a model; raise a HeedError unless they fit it, are undamaged and finite."""
-    check_architecture(_read_shapes(folder / WEIGHTS), _parameters(model), folder / WEIGHTS)
-    _copy_weights(model, folder, read_config(folder)[0])
+def load_weights(model: Seq2Seq, folder: Path, spellings: Sequence[Sequence[Sequence[int]]]) -> None:
+    """Copy a folder's weights into a model whose vocabulary may be another one; see `respelled_rows`.
+
+    ``spellings``: of the source and target pieces of the model, in ids of the folder's tokenizer.
+
+    Raises:
+        HeedError: if the weights do not fit the model, or are damaged or not finite.
+    """
+    weights, own = _read_weights(folder, read_config(folder)[0]), _parameters(model)
+    for name in VOCABULARY_WEIGHTS.keys() & weights.keys() & own.keys():
+        weights[name] = respelled_rows(weights[name], own[name], spellings[VOCABULARY_WEIGHTS[name]])
+    check_architecture(weights, own, folder / WEIGHTS)
+    _copy_weights(model, weights)
 
 
-def _copy_weights(model: Seq2Seq, folder: Path, config: Mapping[str, Any]) -> None:
+def respelled_rows(
+    old: Float[Tensor, "V *D"], fresh: Float[Tensor, "W *D"], spellings: Sequence[Sequence[int]]
+) -> Float[Tensor, "W *D"]:
+    """Return a row for each piece of a new vocabulary: the mean of the old rows that spell it, or its fresh row."""
+    lengths = torch.tensor([len(ids) for ids in spellings])
+    table = old.to(fresh.dtype).reshape(len(old), -1)
+    offsets = lengths.cumsum(0) - lengths
+    means = embedding_bag(torch.tensor([*chain(*spellings)]), table, offsets, mode="mean")
+    return torch.where(lengths[:, None] > 0, means, fresh.reshape(len(fresh), -1)).reshape(fresh.shape)
+
+
+def _read_weights(folder: Path, config: Mapping[str, Any]) -> dict[str, Tensor]:
     path = folder / WEIGHTS
+    _read_shapes(path)  # checks the file
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != config.get(DIGEST, digest):
@@ -195,6 +222,10 @@ def _copy_weights(model: Seq2Seq, folder: Path, config: Mapping[str, Any]) -> No
         )
     weights = load_file(path)
     check_finite(weights, path)
+    return weights
+
+
+def _copy_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in _parameters(model).items():
             tensor.copy_(weights[name])

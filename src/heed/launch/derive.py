@@ -24,7 +24,7 @@ from heed.progress import print_line
 from heed.runs.config import GRID_FILE, read_config
 from heed.runs.results import RESULTS, direction_of, read_results
 
-PARENT = "parent-"
+PARENT_TESTS = "parent-"
 """The beginning of the names of test sets that a run has from the run that it fine-tunes."""
 
 
@@ -39,10 +39,12 @@ def inherit(options: Options, words: Sequence[str]) -> Options:
     parent_name, folder = options["init_from"], model_folder.find(Path(options["init_from"]))
     _, parent = model_folder.read_config(folder)
     given = [match[1] for word in words if (match := re.match(r"\+{0,2}([\w./]+)=", word))]
-    if chosen := [name for name in given if re.match(r"tokenizer\b", name) and name != "tokenizer.bpe_dropout"]:
+    vocabulary = options["tokenizer"].get("vocabulary")
+    if chosen := [name for name in given if re.match(r"tokenizer\b", name) and _is_inherited(name, vocabulary)]:
+        other = "" if vocabulary == "new" else ", or set tokenizer.vocabulary=new"
         raise HeedError(
-            f"{' and '.join(chosen)} cannot be chosen with init_from=, because the tokenizer is inherited: leave "
-            "it out. Only tokenizer.bpe_dropout applies."
+            f"{' and '.join(chosen)} cannot be chosen with init_from= and tokenizer.vocabulary={vocabulary}, because "
+            f"it is inherited: leave it out{other}."
         )
     if "model" in given and options["model"].get("_target_", "").rpartition(".")[2] != type(parent).__name__:
         raise HeedError(f"init_from={parent_name} is a model of the family {parent.family}: leave out model=NAME.")
@@ -69,19 +71,29 @@ def with_parent_tests(corpus: Corpus, parent: Path) -> Corpus:
     for name in results["tests"]:
         direction = direction_of(results, name)
         files = [run / "translations" / f"{name}.{side}" for side in ("src", "ref")]
-        if name.startswith(PARENT) or direction not in corpus.directions or not all(file.is_file() for file in files):
+        is_known = name.startswith(PARENT_TESTS) or direction not in corpus.directions
+        if is_known or not all(file.is_file() for file in files):
             continue
         src, tgt = (list(read_lines(file, lambda _: None)) for file in files)
         if all((src, tgt) != (other.src, other.tgt) for other in known):
-            tests[PARENT + name] = EvaluationSet(Sentences(src, tgt), direction)
+            tests[PARENT_TESTS + name] = EvaluationSet(Sentences(src, tgt), direction)
     return replace(corpus, tests=corpus.tests | tests)
 
 
-def compare_directions(parent: Path, directions: Sequence[Direction], *, joint: bool) -> None:
-    """Print the directions of a fine-tuning that its model was not trained for; ``joint``: it has one vocabulary.
+def _is_inherited(option: str, vocabulary: str) -> bool:
+    """Return whether an option of the tokenizer is the parent model's."""
+    free = {"vocabulary", "bpe_dropout"}
+    if vocabulary == "extend":
+        free |= {"vocab_size", "character_coverage", "max_sentences"}
+    name = option.removeprefix("tokenizer.")
+    return name == "joint" if vocabulary == "new" else name not in free
+
+
+def compare_directions(parent: Path, directions: Sequence[Direction], *, fits: bool) -> None:
+    """Print the directions of a fine-tuning that its model was not trained for.
 
     Raises:
-        HeedError: if there are any, but each side of the model has the vocabulary of its language.
+        HeedError: if there are any, but not ``fits``: each side of the model has only the vocabulary of its language.
     """
     config, _ = model_folder.read_config(model_folder.find(parent))
     before = config.get("directions") or [[config.get("src_lang", ""), config.get("tgt_lang", "")]]
@@ -91,10 +103,10 @@ def compare_directions(parent: Path, directions: Sequence[Direction], *, joint: 
     if not new or {"", "und"} & {*chain(*known, *new)}:  # unknown languages
         return
     fine_tunes = f"fine-tunes {', '.join(map(str, trained))} for {', '.join(map(str, new))}"
-    if not joint:
+    if not fits:
         raise HeedError(
             f"init_from={parent} {fine_tunes}, which have other vocabularies: swap the sides of the text "
-            "(data.reverse), or leave out init_from=."
+            "(data.reverse), or set tokenizer.vocabulary=new."
         )
     print_line(f"init_from={parent} {fine_tunes}.")
 

@@ -70,6 +70,8 @@ def settle(command: Command, folder: Path | None = None) -> RunPlan:
         if options["match"] == "params":
             raise HeedError("match=params changes the widths of the model, but init_from= inherits its weights.")
         options = inherit(options, command.words)
+    elif options["tokenizer"].get("vocabulary") == "extend":
+        raise HeedError("tokenizer.vocabulary=extend adds to the vocabulary of a trained model: give init_from=RUN.")
     before = find_config(folder) if folder and options["resume"] else None
     options = settle_precision(options, before)
 
@@ -171,13 +173,17 @@ def _family(model: Mapping[str, Any]) -> str | None:
 
 
 def read_corpus(options: Options, parts: Parts) -> tuple[Corpus, Tokenizer]:
-    """Read and clean the corpus; train its tokenizer, or read it from the cache or from the model of ``init_from``."""
+    """Read and clean the corpus; train its tokenizer, or read it from the cache or the model of ``init_from``."""
     corpus: Corpus = parts["data"].load()
     print_line(corpus.train.describe_cleaning())
-    if options["init_from"]:
-        parent = Path(options["init_from"])
-        return with_parent_tests(corpus, parent), Tokenizer.load(model_folder.find(parent))
-    return corpus, parts["tokenizer"].train(corpus.train, options["cache_dir"], tags=corpus.tags + corpus.train.tags)
+    folder = Path(options["init_from"]) if options["init_from"] else None
+    parent = Tokenizer.load(model_folder.find(folder)) if folder else None
+    tags = corpus.tags
+    if parent and parent.tags:  # its sources start with a tag, also in a text with one target language
+        tags = tuple(dict.fromkeys(direction.tag for direction in corpus.directions))
+    trainer, tags = parts["tokenizer"], tags + corpus.train.tags
+    tokenizer = trainer.train(corpus.train, options["cache_dir"], tags=tags, parent=parent)
+    return (with_parent_tests(corpus, folder) if folder else corpus), tokenizer
 
 
 def _check_weights(options: Options, parts: Parts) -> None:

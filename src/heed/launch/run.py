@@ -12,6 +12,8 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 
 from heed.data.datamodule import TranslationData
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.pairs.vocabulary import describe_change, spell
 from heed.errors import HeedError, first_line
 from heed.evaluation.metrics import METRICS, find_metrics, find_unusable
 from heed.evaluation.scores import Metric
@@ -91,7 +93,10 @@ def build(
     trainer = _build_trainer(plan, folder, selection, callbacks)
     corpus, tokenizer = plan.text()
     if options["init_from"]:
-        compare_directions(Path(options["init_from"]), corpus.directions, joint=tokenizer.joint)
+        parent = model_folder.find(Path(options["init_from"]))
+        old = Tokenizer.load(parent)
+        is_same = tokenizer.digest == old.digest
+        compare_directions(Path(options["init_from"]), corpus.directions, fits=tokenizer.joint or not is_same)
     data = TranslationData(
         corpus,
         tokenizer,
@@ -106,7 +111,11 @@ def build(
     torch.manual_seed(options["seed"])
     model = build_model_on("cpu", parts["model"], **tokenizer.vocabulary)
     if options["init_from"]:
-        model_folder.load_weights(model, model_folder.find(Path(options["init_from"])))
+        spellings = spell(tokenizer, old)
+        model_folder.load_weights(model, parent, spellings)
+        if not is_same:
+            text = data.sets.texts[data.sets.validated[0]]
+            print_line(f"Vocabulary: {describe_change(tokenizer, old, spellings, text)}.")
     later: dict[str, Any] = {name: parts[name] for name in ("optimizer", "schedule", "search")}
     if file := parts["module"].guided_alignment:
         # The corpus knows, the options do not: data=synthetic also has data.src_lang=de.

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,8 @@ class Tokenizer:
         """The SentencePiece processors of source and target."""
         self.src_vocab, self.tgt_vocab = (int(processor.get_piece_size()) for processor in self.processors)
         """Sizes of the vocabularies."""
-        pieces = range(EOS + 1, self.src_vocab)  # tags follow the special symbols
-        tags = {self._src.id_to_piece(piece): piece for piece in takewhile(self._src.is_control, pieces)}
+        # Tags follow the special symbols or, in an extended vocabulary, the pieces before it.
+        tags = {self._src.id_to_piece(id_): id_ for id_ in range(EOS + 1, self.src_vocab) if self._src.is_control(id_)}
         self.language_tags = {tag: piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)}
         """Ids of the language tags, such as "<2de>"; empty with a single target language."""
         self.tags = tuple(self.language_tags)

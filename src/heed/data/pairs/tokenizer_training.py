@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -17,6 +17,7 @@ from annotated_types import Interval
 
 from heed.cache import build_once, cache_key
 from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.pairs.vocabulary import extend, fixed_options
 from heed.data.text.corpus import TrainingSet
 from heed.data.text.source import WordCounts
 from heed.errors import HeedError
@@ -37,7 +38,8 @@ class TokenizerTrainer:
 
     The names of the attributes are part of the cache key of a trained tokenizer. ``kind`` is "bpe" (Sennrich et al.
     2016), "unigram" (Kudo 2018), "word" (between spaces) or "char". ``vocab_size`` includes special symbols; "auto" is
-    `auto_vocab_size`, or fewer pieces if the text does not have as many.
+    `auto_vocab_size`, or fewer pieces if the text does not have as many. ``vocabulary`` says what becomes of the
+    tokenizer of a model that is fine-tuned.
     """
 
     kind: Literal["bpe", "unigram", "word", "char"]
@@ -48,6 +50,7 @@ class TokenizerTrainer:
     normalization: str
     max_sentences: AtLeast1
     bpe_dropout: UnitInterval
+    vocabulary: Literal["inherit", "extend", "new"]
 
     def __post_init__(self) -> None:
         if self.bpe_dropout and self.kind != "bpe":
@@ -60,18 +63,32 @@ class TokenizerTrainer:
                 "tokenizer.byte_fallback=true is for subwords: set tokenizer.byte_fallback=false or tokenizer.kind=bpe."
             )
 
-    def train(self, text: TrainingSet, cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
+    def train(
+        self, text: TrainingSet, cache_dir: Path | str, *, tags: Sequence[str] = (), parent: Tokenizer | None = None
+    ) -> Tokenizer:
         """Return a tokenizer trained on this text, once per text and settings. ``tags``: see `Tokenizer`.
+
+        ``parent``, the tokenizer of a model that is fine-tuned, is returned, extended or, but for ``joint``, ignored.
 
         Raises:
             HeedError: if ``vocab_size`` is impossible for this text. The message contains the bound.
         """
+        if parent and self.vocabulary == "inherit":
+            return parent
+        extended = parent if self.vocabulary == "extend" else None
+        if parent:
+            fixed = fixed_options(parent) if extended else {"joint": parent.joint}
+            return replace(self, **fixed)._train(text, Path(cache_dir), tags, extended)
+        return self._train(text, Path(cache_dir), tags, None)
+
+    def _train(self, text: TrainingSet, cache_dir: Path, tags: Sequence[str], extended: Tokenizer | None) -> Tokenizer:
         if tags and not self.joint:
             raise HeedError(
                 "A model of several target languages needs one vocabulary for all languages: set tokenizer.joint=true."
             )
-        learned = {name: value for name, value in vars(self).items() if name != "bpe_dropout"}
-        key = cache_key(spm.__version__, THREADS, sorted(learned.items()), text.digest, *tags)
+        learned = {name: value for name, value in vars(self).items() if name not in ("bpe_dropout", "vocabulary")}
+        before = [extended.digest] if extended else []
+        key = cache_key(spm.__version__, THREADS, sorted(learned.items()), text.digest, *tags, *before)
         sentences = min(len(text), self.max_sentences) * 2
 
         def build(folder: Path) -> None:
@@ -81,10 +98,13 @@ class TokenizerTrainer:
                 expected_seconds=sentences * SECONDS_PER_SENTENCE[self.kind],
             ):
                 train = partial(self.train_models, pairs=len(text), tags=tags)
-                Tokenizer(text.call_with_words(train, self.max_sentences)).save(folder)
+                models = text.call_with_words(train, self.max_sentences)
+                if extended:
+                    models = [extend(old, new, tags) for old, new in zip(extended.models, models, strict=True)]
+                Tokenizer(models).save(folder)
 
         minutes = text.texts[0].clean.preparation.wait_minutes
-        return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build, wait_minutes=minutes))
+        return Tokenizer.load(build_once(cache_dir / "tokenizer" / key, build, wait_minutes=minutes))
 
     def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> list[bytes]:
         """Return the models of source and target, trained on the words of a sample of a text of ``pairs`` pairs."""
