@@ -38,8 +38,8 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool
 
 KINDS = pytest.mark.parametrize(("kind", "joint"), [(k, j) for k in ("bpe", "unigram") for j in (True, False)])
 any_text = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\n\r▁")
-    | st.sampled_from("ab  \u00a0№ﬁé漢😀👩\u200d👧\t"),
+    st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\t▁")
+    | st.sampled_from("ab  \u00a0№ﬁé漢😀👩\u200d👧"),
     max_size=40,
 )
 
@@ -70,7 +70,7 @@ def test_decoding_returns_one_line_for_any_ids(tokenizers: Any) -> None:
     assert line.split() == ["Der", "HundDer", "Hund"] or line.split() == ["Der", "Hund", "Der", "Hund"]
     assert len(line.splitlines()) == 1
     everything = [[token] for token in range(tokenizer.tgt_vocab)]
-    assert not any("\n" in line or "\r" in line for line in tokenizer.decode_tgt(everything))
+    assert not any(set("\n\r\t") & set(line) for line in tokenizer.decode_tgt(everything))
 
 
 def test_joint_and_separate(tokenizers: Any) -> None:

@@ -142,13 +142,14 @@ class Tokenizer:
         return (directed if tag is None else directed.tagged(tag)).tag_ids
 
     def decode_tgt(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the target sentences of token ids. PAD, BOS and EOS are dropped; line breaks become spaces.
+        """Return the target sentences of token ids. PAD, BOS and EOS are dropped; tabs and line breaks become spaces.
 
         Decoding inverts encoding except for leading, trailing and repeated spaces, and for "▁" (U+2581), a space for
         SentencePiece.
         """
         kept = [[int(token) for token in sentence if token not in (PAD, BOS, EOS)] for sentence in ids]
-        return [text.replace("\n", " ").replace("\r", " ") for text in self._tgt.decode(kept)]
+        # A model of bytes can write any of them, and translations are lines and columns of files.
+        return [text.replace("\n", " ").replace("\r", " ").replace("\t", " ") for text in self._tgt.decode(kept)]
 
     def decode_src(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the source sentences of token ids without tags, BOS and EOS."""
