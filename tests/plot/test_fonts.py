@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.image import imread
@@ -89,6 +89,7 @@ def test_a_script_without_a_font_is_named_once(
 
 
 @settings(max_examples=50, deadline=None)
+@example(words=["WWWaa\u0e31"], width=30)  # the space after the last letter needs no line
 @given(words=st.lists(st.text("abcW猫น\u0e31", min_size=1, max_size=30), max_size=12), width=st.integers(30, 300))
 def test_wrapped_lines_fit_and_keep_the_text(words: list[str], width: int) -> None:
     lines = wrap(" ".join(words), 14, width)

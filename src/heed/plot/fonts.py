@@ -86,8 +86,8 @@ def wrap(text: str, size: float, width: float) -> list[str]:
     parts = [part for word in words for part in ([word] if text_width(word, size) <= width else word)]
     lines = [""]
     for part in parts:
-        is_mark = unicodedata.category(part[0])[0] == "M"  # stays with its letter
-        if lines[-1] and not is_mark and text_width(lines[-1] + part.rstrip(), size) > width:
+        stays = part == " " or unicodedata.category(part[0])[0] == "M"  # with the word or the letter before it
+        if lines[-1] and not stays and text_width(lines[-1] + part.rstrip(), size) > width:
             lines.append("")
         lines[-1] += part
     return [line.rstrip() for line in lines]
