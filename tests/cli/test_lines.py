@@ -34,7 +34,7 @@ def test_files_that_are_not_text_are_recognised(text: bytes, message: str) -> No
 
 
 def test_a_pipe_is_read_in_blocks_of_what_has_come() -> None:
-    """A line of which only a part has come belongs to the next block."""
+    """An incomplete line belongs to the next block."""
     descriptor, writer = os.pipe()
     with os.fdopen(descriptor, "rb") as stream:
         pipe = PipeReader.of(stream)
