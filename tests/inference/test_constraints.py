@@ -194,6 +194,19 @@ def test_each_term_is_in_the_translation(translator: Translator, options: dict[s
     assert found[5] == translator.translate(LINES, **options)[5]
 
 
+def test_no_piece_may_stand_inside_a_term(tokenizer: Tokenizer) -> None:
+    """Not even a byte that no text has, which is read as U+FFFD."""
+    (term,) = Writing.of(tokenizer).terms([Term("dog", ("xqz",))])
+    letters = [tokenizer.encode_tgt([each])[0][-1] for each in "xqz"]
+    for inside in range(4, tokenizer.tgt_vocab):
+        left: Constraint | None = term
+        for piece in (*letters[:2], inside, letters[2], EOS):
+            left = left and left.after(piece)
+        is_met = left is None or not left.needs
+        (text,) = tokenizer.decode_tgt([[*letters[:2], inside, letters[2]]])
+        assert is_met == (text == "xqz"), tokenizer.tgt_pieces([inside])
+
+
 def test_no_sequence_occurs_twice(translator: Translator) -> None:
     for size in (1, 2, 3):
         for (each,) in translator.translate_ids(

@@ -107,6 +107,11 @@ def examined(run: Path, precision: str, lines: list[str]) -> Iterator[str]:
     yield from searched(run, lines, {})
 
 
+def gradient_norm(run: Path) -> float:
+    """Return the largest norm of the gradient in metrics.csv."""
+    return max(float(row["grad_norm"] or 0) for row in csv.DictReader(read(run / "metrics.csv")))
+
+
 def logged(run: Path, other: Path, tolerance: float) -> Iterator[str]:
     """Compare the losses in metrics.csv of two runs."""
     rows = [list(csv.DictReader(read(one / "metrics.csv"))) for one in (run, other)]

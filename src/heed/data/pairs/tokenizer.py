@@ -75,7 +75,7 @@ class Tokenizer:
 
         def text(id_: int, piece: str) -> bytes:
             if self._tgt.is_byte(id_):
-                return bytes.fromhex(piece[3:-1]).rstrip(b"\xfd\xfe\xff")  # UTF-8 has none of these
+                return bytes([min(int(piece[3:-1], 16), 0xFC)])  # UTF-8 has none from 0xF5 on: the last three are marks
             return b"" if self._tgt.is_control(id_) else WORD_START_BYTE.join(map(str.encode, piece.split(WORD_START)))
 
         texts = map(text, range(self.tgt_vocab), self.tgt_pieces(range(self.tgt_vocab)))
