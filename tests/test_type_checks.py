@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from heed.functional.dropout import dropout
+from heed.kernels import dropout
 from tests import type_checks
 
 

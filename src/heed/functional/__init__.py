@@ -4,7 +4,6 @@ Layers call the functions of the same names in :mod:`heed.kernels`, which comput
 """
 
 from heed.functional.attention import attend, causal_mask, masked_softmax
-from heed.functional.dropout import dropout
 from heed.functional.linear import cast_for_matmul, prepared_linear, repeated_linear
 from heed.functional.loss import cross_entropy, r_drop_loss
 from heed.functional.recurrence import recur
@@ -15,7 +14,6 @@ __all__ = [
     "cast_for_matmul",
     "causal_mask",
     "cross_entropy",
-    "dropout",
     "masked_softmax",
     "prepared_linear",
     "r_drop_loss",

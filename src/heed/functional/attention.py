@@ -6,10 +6,9 @@ There is one convention for masks everywhere: True = may attend.
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
-
-from heed.functional.dropout import dropout as drop
 
 Mask = Bool[Tensor, "*#B #T S"] | Literal["causal"] | None
 """The keys that each of T queries may attend to.
@@ -74,7 +73,7 @@ def attend(
     """
     scores = attention_scores(query, key, bias, scaled=scaled)
     weights = masked_softmax(scores, mask_tensor(mask, query, key))
-    return drop(weights, dropout) @ value, weights if need_weights else None
+    return F.dropout(weights, dropout) @ value, weights if need_weights else None
 
 
 def attention_scores(

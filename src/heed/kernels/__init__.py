@@ -1,4 +1,4 @@
-"""Fast implementations of the functions in :mod:`heed.functional`, with the same names and signatures.
+"""Fast implementations of the functions in :mod:`heed.functional`, with the same names and signatures, and of dropout.
 
 This is the only place where heed chooses between implementations, by device, dtype and size. Each function here agrees
 with its formula in values and gradients (tests/kernels), and inside :func:`plain` it *is* the formula. What each gains

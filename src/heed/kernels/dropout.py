@@ -3,17 +3,20 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from heed import functional
 from heed.kernels.choice import on_cpu
 
 
 def dropout(x: Float[Tensor, "*B"], p: float) -> Float[Tensor, "*B"]:
-    """Compute :func:`heed.functional.dropout`. On a CPU ``p`` is rounded to a multiple of 2⁻¹⁶."""
+    """Set each element to zero with probability ``p`` and scale the others by 1 / (1 − p) (Srivastava et al. 2014).
+
+    On a CPU ``p`` is rounded to a multiple of 2⁻¹⁶.
+    """
     if not on_cpu(x) or not 0 < p < 1:
-        return functional.dropout(x, p)
+        return F.dropout(x, p)
     return _Dropout.apply(x, min(round(p * 2**16), 2**16 - 1))  # type: ignore[no-untyped-call]
 
 

@@ -8,14 +8,14 @@ from heed import kernels
 
 
 class Dropout(nn.Module):
-    """:func:`heed.functional.dropout` while training."""
+    """Dropout of elements while training (Srivastava et al. 2014)."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
 
     def forward(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        return kernels.dropout(x, self.p) if self.training else x
+        return kernels.dropout(x, self.p) if self.training and self.p else x
 
 
 class LayerDropout(nn.Module):

@@ -62,6 +62,8 @@ class Checkpoints(Checkpoint):
     # ---- hooks
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if not self._restored:
+            return
         missing = [path for path in self.best if not path.exists()]
         if missing and trainer.is_global_zero:
             print_line(

@@ -3,15 +3,19 @@
 from types import ModuleType
 
 import pytest
+import torch.nn.functional as F
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from heed import functional, kernels
+from heed import kernels
+
+ROOMS = pytest.mark.parametrize("room", [F, kernels], ids=lambda room: room.__name__)
+"""torch's own formula, and heed's kernel."""
 
 
-@pytest.mark.parametrize("room", [functional, kernels], ids=lambda room: room.__name__)
+@ROOMS
 @given(st.floats(0.0, 1.0), st.lists(st.integers(0, 9), min_size=1, max_size=3), st.integers(0, 2**32))
 def test_every_number_is_dropped_or_scaled_and_so_is_its_gradient(
     room: ModuleType, p: float, shape: list[int], seed: int
@@ -28,6 +32,7 @@ def test_every_number_is_dropped_or_scaled_and_so_is_its_gradient(
     assert_close(gradient * x, outer * dropped)
 
 
+@ROOMS
 @pytest.mark.parametrize("p", [0.003, 0.1, 0.3, 0.5, 0.9])
 def test_drops_as_often_as_asked_keeps_the_mean_and_draws_places_by_themselves(room: ModuleType, p: float) -> None:
     n = 400_000
@@ -41,6 +46,7 @@ def test_drops_as_often_as_asked_keeps_the_mean_and_draws_places_by_themselves(r
         assert abs(together - p**2) < 5 * ((p**2 + 2 * p**3) / n) ** 0.5
 
 
+@ROOMS
 def test_draws_from_torchs_generator_only(room: ModuleType) -> None:
     first, second = (torch.manual_seed(7) and room.dropout(torch.ones(1001), 0.3) for _ in range(2))
     assert torch.equal(first, second)
