@@ -3,8 +3,8 @@
 from types import ModuleType
 
 import pytest
-import torch.nn.functional as F
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
