@@ -40,6 +40,7 @@ TOKENIZER: dict[str, Any] = {
     "normalization": "identity",
     "max_sentences": 1_000_000,
     "bpe_dropout": 0.0,
+    "placeholders": False,
 }
 
 NOUNS = ("dog", "cat", "bird", "horse", "street", "river", "bank", "garden")

@@ -29,6 +29,7 @@ def write_corpora(folder: Path) -> None:
     leaked = [(example.src, example.tgt) for example in evaluation["test"][:2]]
     pairs = [*DIRT, *((each.src, each.tgt) for each in train), *leaked]
     write_pair(folder / "train", pairs)
+    write_pair(folder / "numbered", [(f"{n}: {src}", f"{n}: {tgt}") for n, (src, tgt) in enumerate(pairs[4:154])])
     links = [" ".join(_links(example)) for example in train]
     (folder / "train.align").write_text(
         "\n".join([""] * len(DIRT) + links + [""] * len(leaked)) + "\n", encoding="utf-8"

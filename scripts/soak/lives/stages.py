@@ -158,7 +158,7 @@ def translate(life: Life) -> None:
 
 
 def constrain(life: Life) -> None:
-    """Translate with a prefix and with a term, both of the first reference: they are in every translation."""
+    """Translate with a prefix and a term of the first reference, and with protected text: translations have them."""
     stem = _stem(life)
     source, reference = (oracles.read(stem.with_suffix(f".{side}"))[0] for side in ("src", "ref"))
     word, target = source.split()[0], reference.split()[-1].strip(".?!")
@@ -171,6 +171,12 @@ def constrain(life: Life) -> None:
             holds = text.startswith(reference[:6].strip()) if "--prefix" in options else target.lower() in text.lower()
             if not holds and ("--prefix" in options or word in found["source"].split()):
                 life.problems.append(f"constrain {options}: {found}")
+    spans = ("{name}", "https://example.org/?a=1")
+    file = life.folder / "spans.txt"
+    file.write_text(f"{source} {spans[0]}\n{spans[1]}, {source}\n", encoding="utf-8")
+    for text in life.heed(*command[:2], "--input", str(file), "--protect", "on").out.split("\n")[:-1]:
+        if sum(text.count(span) for span in spans) != 1:
+            life.problems.append(f"constrain --protect: {text}")
 
 
 def score(life: Life) -> None:

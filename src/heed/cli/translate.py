@@ -176,6 +176,7 @@ def _translations(
     ``blocks`` are arguments of `Translator.stream_hypotheses`.
     """
     options: Any = {**blocks, "alignments": args.alignments, **search_options(args)}
+    options["protect"] = {"auto": None, "on": True, "off": False}[args.protect]
     if args.terms:
         from heed.inference.constraints import Terms
 
@@ -207,6 +208,8 @@ def _plain(translation: "Translation") -> dict[str, Any]:
     if translation.pieces:
         for name, parts in {"pieces": translation.pieces, "words": translation.words}.items():
             plain[name] = [[part, round(log_prob, 4)] for part, log_prob in parts]
+    if translation.parts > 1:
+        plain["parts"] = translation.parts
     if translation.alignment is not None:
         plain["alignment"] = " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment)
     return plain

@@ -71,6 +71,8 @@ class CTranslate2Engine(ExportedEngine):
             f"translations: give {model_folder.exported_from(self.folder)}."
         )
 
+    has_constraints = False
+
     def check(self, search: Search, *, constrained: bool = False) -> None:
         try:
             check_search(search)

@@ -109,6 +109,8 @@ class HuggingFaceEngine(ExportedEngine):
                     f"example {sentence!r}. This is a bug in heed: please report it."
                 )
 
+    has_constraints = False
+
     def check(self, search: Search, *, constrained: bool = False) -> None:
         if constrained or not isinstance(search, GreedySearch):
             raise HeedError(

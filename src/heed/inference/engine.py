@@ -35,6 +35,8 @@ class Engine(ABC):
         """heed's own model, for attention maps and scores; raise a HeedError if the engine only searches."""
         raise HeedError(f"{type(self).__name__} has no attention maps and scores no given translations.")
 
+    has_constraints = True
+
     def check(self, search: Search, *, constrained: bool = False) -> None:  # noqa: B027  # all is accepted
         """Raise a HeedError unless the engine has this kind of search, and constraints if it is ``constrained``."""
 

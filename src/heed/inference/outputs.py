@@ -2,11 +2,12 @@
 
 import zipfile
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -98,6 +99,8 @@ class Translation:
     pieces: tuple[tuple[str, float], ...] = ()
     """The subwords and log p of each, with EOS if finished; "▁" starts a word. Empty for a copied line, and with an
     engine that does not say."""
+    parts: int = 1
+    """How many texts were translated singly, because the line was cut at protected text that the model cannot copy."""
 
     @property
     def words(self) -> list[tuple[str, float]]:
@@ -121,6 +124,41 @@ def join_words(pieces: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
         (text, total), (_, spaces) = found[-2:]
         found[-2:] = [(text, total + spaces)]
     return [(text.decode(errors="replace"), log_prob) for text, log_prob in found if text]
+
+
+def join_translations(parts: Sequence[str], targets: Sequence[str], translations: Sequence[Translation]) -> Translation:
+    """Join the translations of the parts of a line. Scores are summed; alignments use word positions in the line.
+
+    Args:
+        parts, targets: the parts and what stands for them in the translation. Their concatenations are the lines.
+    """
+    alignment: list[Link] | None = None
+    if all(translation.alignment is not None for translation in translations):
+        first_words = zip(_first_words(parts), _first_words(targets), translations, strict=True)
+        alignment = sorted(
+            {(src + i, tgt + j) for src, tgt, translation in first_words for i, j in translation.alignment or ()}
+        )
+    return replace(
+        translations[0],
+        text="".join(targets),
+        score=sum(translation.score for translation in translations),
+        log_prob=sum(translation.log_prob for translation in translations),
+        finished=all(translation.finished for translation in translations),
+        symptoms=tuple(dict.fromkeys(chain.from_iterable(each.symptoms for each in translations))),
+        alignment=alignment,
+        pieces=tuple(chain.from_iterable(each.pieces for each in translations)),
+    )
+
+
+def _first_words(parts: Sequence[str]) -> list[int]:
+    """Return the index of each part's first word in the concatenation of the parts."""
+    starts, prefix = [], ""
+    for part in parts:
+        # Without a space in between, the last word before the part and its first word are one word.
+        is_joined = prefix[-1:].strip(" \t") and part[:1].strip(" \t")
+        starts.append(len(split_words(prefix)) - bool(is_joined))
+        prefix += part
+    return starts
 
 
 def word_maps(pair: Attended) -> AttentionMap:

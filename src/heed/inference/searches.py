@@ -70,6 +70,9 @@ class TranslateOptions(SearchOptions, total=False):
     """Source words, and the target words, or several of them to choose from, that translate them."""
     tag: str | None
     """The kind of text: the tag of a training text, such as "<crawl>", or "crawl"."""
+    protect: bool | None
+    """Copy variables, tags, addresses and identifiers, see `heed.inference.protection`; None: if the model has
+    placeholders for them."""
 
 
 def build_search(saved: object, **options: Any) -> "heed.decoding.Search":

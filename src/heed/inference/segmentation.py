@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
 from itertools import chain, islice
 from typing import Unpack
 
 from heed.errors import require
-from heed.evaluation.alignment import Link
-from heed.evaluation.words import split_words
 from heed.inference.lines import blocks, renumbered
-from heed.inference.outputs import Translation
-from heed.inference.searches import SearchOptions
+from heed.inference.outputs import Translation, join_translations
+from heed.inference.searches import TranslateOptions
 from heed.inference.translator import Translator
 from heed.languages import base_language
 
@@ -68,22 +65,7 @@ class SentenceSplitter:
         texts = [translation.text for translation in translations]
         # Parts without a translation, such as trailing spaces, add no space.
         targets = [f"{text}{self._space if text and any(texts[i + 1 :]) else ''}" for i, text in enumerate(texts)]
-        alignment: list[Link] | None = None
-        if all(translation.alignment is not None for translation in translations):
-            first_words = zip(_first_words(parts), _first_words(targets), translations, strict=True)
-            alignment = sorted(
-                (src + i, tgt + j) for src, tgt, translation in first_words for i, j in translation.alignment or ()
-            )
-        return replace(
-            translations[0],
-            text="".join(targets),
-            score=sum(translation.score for translation in translations),
-            log_prob=sum(translation.log_prob for translation in translations),
-            finished=all(translation.finished for translation in translations),
-            symptoms=tuple(dict.fromkeys(chain.from_iterable(each.symptoms for each in translations))),
-            alignment=alignment,
-            pieces=tuple(chain.from_iterable(each.pieces for each in translations)),
-        )
+        return join_translations(parts, targets, translations)
 
     def _split_long(self, sentence: str) -> list[str]:
         """Split a sentence with too many subwords: after punctuation, else at a space, else between characters."""
@@ -106,18 +88,18 @@ def stream_lines(
     chunk: int,
     is_ready: Callable[[], bool] = lambda: True,
     alignments: bool = False,
-    **search: Unpack[SearchOptions],
+    **options: Unpack[TranslateOptions],
 ) -> Iterator[list[Translation]]:
     """Yield the translation of each line as a list of one. Its sentences are translated singly.
 
     Args:
-        chunk, is_ready, alignments, search: see `Translator.stream_hypotheses`.
+        chunk, is_ready, alignments, options: see `Translator.stream_hypotheses`.
 
     Raises:
         HeedError: see `Translator.translate`; or if sentencex is not installed.
     """
     splitter = SentenceSplitter(translator)
-    translator.changed_search(**search)  # report wrong options before the first line is read
+    translator.stream_hypotheses([], chunk=chunk, **options)  # reports wrong options before the first line is read
 
     def translate(block: list[tuple[int, str]]) -> list[list[Translation]]:
         parts = [splitter.split(line) for _, line in block]
@@ -126,7 +108,7 @@ def stream_lines(
         counts_lines = copy(translator)
         counts_lines.on_batch = lambda done: translator.on_batch(done * len(block) / len(sentences))
         with renumbered(lambda number: numbers[number - 1]):
-            found = counts_lines.hypotheses(sentences, alignments=alignments, **search)
+            found = counts_lines.hypotheses(sentences, alignments=alignments, **options)
         best = (translations[0] for translations in found)
         return [[splitter.join(own, list(islice(best, len(own))))] for own in parts]
 
@@ -140,14 +122,3 @@ def _best_cut(sentence: str) -> int:
     clauses = [place for place in inner if sentence[place - 1].isspace() and sentence[: place - 1].endswith(CLAUSE_END)]
     spaces = [place for place in range(1, len(sentence)) if sentence[place - 1].isspace()]
     return min(clauses or spaces or [middle], key=lambda place: abs(place - middle))
-
-
-def _first_words(parts: Sequence[str]) -> list[int]:
-    """Return the index of each part's first word in the concatenation of the parts."""
-    starts, prefix = [], ""
-    for part in parts:
-        # Without a space in between, the last word before the part and its first word are one word.
-        is_joined = prefix[-1:].strip(" \t") and part[:1].strip(" \t")
-        starts.append(len(split_words(prefix)) - bool(is_joined))
-        prefix += part
-    return starts

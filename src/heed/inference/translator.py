@@ -23,6 +23,7 @@ from heed.inference.engine import Engine, TorchEngine, attention_maps, length_ba
 from heed.inference.lines import LineError, as_list, blocks, check_pairs, encode_lines, renumbered
 from heed.inference.next_words import NextWord, word_log_probs, word_search, word_starts
 from heed.inference.outputs import Attended, Translation, choose_extraction, join_words, word_maps
+from heed.inference.protection import Copies, Masked, stream_cut
 from heed.inference.searches import SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
 from heed.layers.edits import Edits
@@ -52,6 +53,7 @@ class Translator:
       unless no source piece of the model has a letter.
     - White space without a piece, such as a tab, is read as a space.
     - Empty hypotheses rank after all others.
+    - A model with placeholders copies variables, tags and addresses (`heed.inference.protection`).
 
     Every method that takes sentences accepts a single string as one sentence. The result is still a list.
 
@@ -150,6 +152,11 @@ class Translator:
         other._has_fallbacks = False
         return other
 
+    @property
+    def copies(self) -> bool:
+        """Whether the model has placeholders for protected text, and an engine that writes each of them once."""
+        return self._has_fallbacks and bool(self.tokenizer.placeholders) and self._own.has_constraints
+
     def with_engine(self, engine: Engine) -> "Translator":
         """Return a translator of the same model that searches with another engine."""
         other = copy(self)
@@ -176,7 +183,7 @@ class Translator:
         """Return the best translation of each sentence.
 
         Args:
-            options: changes to the search of this call, a prefix and terms, see `TranslateOptions`.
+            options: changes to the search of this call, and what translations must contain, see `TranslateOptions`.
 
         Raises:
             HeedError: if an option is wrong, or a line is too long or not valid Unicode.
@@ -217,6 +224,7 @@ class Translator:
         prefix: str | Iterable[str] = "",
         terms: TermsInput = None,
         tag: str | None = None,
+        protect: bool | None = None,
         **search: Unpack[SearchOptions],
     ) -> Iterator[list[Translation]]:
         """Yield the results of `hypotheses`, reading ``chunk`` lines at a time.
@@ -225,15 +233,24 @@ class Translator:
             is_ready: whether the next line can be read without waiting. Where it cannot, the lines before are
                 translated first.
             prefix: one for all lines, or as many as lines.
-            n, alignments, terms, tag, search: see `hypotheses`. They are checked before the first line is read.
+            n, alignments, terms, tag, protect, search: see `hypotheses`. They are checked before a line is read.
         """
         if chunk < 1:
             raise HeedError(f"{argument('chunk', chunk)} must be at least 1.")
         chosen, constrain = self.changed_search(n, **search), self._constrain(prefix, terms)
         if alignments:
             _ = self.model  # an engine without one is refused before the first line is read
-        lines = iter([lines] if isinstance(lines, str) else lines)
-        return self.with_tag(tag)._stream(blocks(lines, chunk, is_ready), chosen, constrain, alignments=alignments)
+        grouped = blocks(iter([lines] if isinstance(lines, str) else lines), chunk, is_ready)
+        mask = Masked.of if (self.copies if protect is None else protect) else Masked
+        stream = partial(self.with_tag(tag)._stream, search=chosen, constrain=constrain, alignments=alignments)
+        if protect and not self.copies:
+            if prefix or (n or 1) > 1:
+                raise HeedError(
+                    "This model was trained without tokenizer.placeholders=true, so protected text cuts lines: they "
+                    "have neither prefixes nor several translations."
+                )
+            return stream_cut(lambda texts: stream([texts], mask=Masked), grouped)
+        return stream(grouped, mask=mask)
 
     def score(self, sources: TextInput, targets: TextInput) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
@@ -310,16 +327,20 @@ class Translator:
         prefix: str | Iterable[str] = "",
         terms: TermsInput = None,
         tag: str | None = None,
+        protect: bool | None = None,
         **search: Unpack[SearchOptions],
     ) -> Iterator[Attended]:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
+        if protect:
+            raise HeedError(f"{argument('protect', True)} is not for attention maps: they show what the model reads.")
         if tag is not None:
             return self.with_tag(tag).stream_attend(sources, targets, prefix=prefix, terms=terms, **search)
         sources = as_list(sources)
         if targets is None:
             ids = encode_lines(self.encode, sources, max_tokens=self.max_tokens)
             constraints = self._constrain(prefix, terms)(sources)
-            n_best, _ = self._search_lines(sources, ids, self.changed_search(**search), constraints)
+            copied = self._copied_rows(sources, constraints)
+            n_best, _ = self._search_lines(sources, ids, self.changed_search(**search), constraints, copied)
             return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
         targets = as_list(targets)
         return self._attend_ids(sources, targets, *self.encode_pairs(sources, targets))
@@ -420,13 +441,20 @@ class Translator:
             constraints: those of each source; None: no source has any.
         """
         search = search or self.search
-        self.engine.check(search, constrained=constraints is not None)
+        bound = {row: own for row, own in enumerate(constraints or ()) if own}
+        if bound and self._own.has_constraints and not self.engine.has_constraints:
+            other = self._quiet().with_own_engine()
+            own = other.translate_ids([sources[row] for row in bound], search=search, constraints=[*bound.values()])
+            found = dict(zip(bound, own, strict=True))
+            rest = self.translate_ids([() if row in found else ids for row, ids in enumerate(sources)], search=search)
+            return [found.get(row, n_best) for row, n_best in enumerate(rest)]
+        self.engine.check(search, constrained=bool(bound))
         empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
         with self.engine.ready() as engine:
 
             def search_rows(rows: list[int]) -> list[NBest]:
                 filled = [row for row in rows if sources[row]]
-                own = constraints and [constraints[row] for row in filled]
+                own = [bound.get(row, ()) for row in filled] if bound else None
                 found = iter(engine.search([sources[row] for row in filled], search, own) if filled else ())
                 return [next(found) if sources[row] else [empty] for row in rows]
 
@@ -454,29 +482,37 @@ class Translator:
     def _stream(
         self,
         blocks: Iterable[list[str]],
+        *,
         search: Search,
         constrain: Callable[[Sequence[str]], Constraints],
-        *,
+        mask: Callable[[str], Masked],
         alignments: bool,
     ) -> Iterator[list[Translation]]:
         done = 0
         for sentences in blocks:
+            masked = [mask(sentence) for sentence in sentences]
+            texts = [each.text for each in masked]
             with renumbered(partial(add, done)):
-                src_ids = encode_lines(self.encode, sentences, max_tokens=self.max_tokens)
+                src_ids = encode_lines(self.encode, texts, max_tokens=self.max_tokens)
                 constraints = constrain(sentences)
-                found, empty = self._search_lines(sentences, src_ids, search, constraints)
-            copied = self._copied_rows(sentences, constraints)
+                copied = self._copied_rows(texts, constraints)
+                constraints = self._with_copies(masked, copied, constraints)
+                found, empty = self._search_lines(texts, src_ids, search, constraints, copied)
 
-            def restored(row: int, text: str, constraints: Constraints = constraints) -> str:
-                return Writing.restored(text, constraints[row]) if constraints else text
+            def restored(
+                row: int, text: str, constraints: Constraints = constraints, masked: Sequence[Masked] = masked
+            ) -> str:
+                return masked[row].restored(Writing.restored(text, constraints[row]) if constraints else text)
 
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
-            texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
+            decoded = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
             links: Iterator[list[Link] | None] = repeat(None)
             if alignments:
-                sources = [sentences[row] for row in rows]
-                links = map(self._links, self._attend_hypotheses(sources, [src_ids[row] for row in rows], hypotheses))
+                pairs = self._attend_hypotheses(
+                    [texts[row] for row in rows], [src_ids[row] for row in rows], hypotheses
+                )
+                links = (masked[row].links(pair, self._links(pair)) for row, pair in zip(rows, pairs, strict=True))
             for row, (source, n_best) in enumerate(zip(sentences, found, strict=True)):
                 yield [
                     Translation(
@@ -486,11 +522,24 @@ class Translator:
                         each.finished,
                         translation_symptoms(source, text, finished=each.finished, best_is_empty=row in empty),
                         alignment=alignment,
-                        pieces=() if row in copied else self._pieces(each),
+                        pieces=() if row in copied else masked[row].named(self._pieces(each)),
                     )
-                    for each, next_text, alignment in zip(n_best, texts, links, strict=False)
+                    for each, next_text, alignment in zip(n_best, decoded, links, strict=False)
                 ]
             done += len(sentences)
+
+    def _with_copies(self, masked: Sequence[Masked], copied: Sequence[int], constraints: Constraints) -> Constraints:
+        """Return the constraints of each sentence after that of its placeholders; None if there are none."""
+        ids = self.tokenizer.placeholders
+        copies = [
+            [Copies([*ids.values()], frozenset(ids[char] for char in each.spans))]
+            if each.spans and row not in copied
+            else []
+            for row, each in enumerate(masked)
+        ]
+        if not any(copies):
+            return constraints
+        return [[*own, *others] for own, others in zip(copies, constraints or repeat(()), strict=False)]
 
     def _pieces(self, hypothesis: Hypothesis) -> tuple[tuple[str, float], ...]:
         """Return the pieces of a hypothesis with log p of each; none if the engine does not say."""
@@ -506,10 +555,14 @@ class Translator:
         return other
 
     def _search_lines(
-        self, lines: Sequence[str], src_ids: Sequence[list[int]], search: Search, constraints: Constraints = None
+        self,
+        lines: Sequence[str],
+        src_ids: Sequence[list[int]],
+        search: Search,
+        constraints: Constraints,
+        copied: Sequence[int],
     ) -> tuple[list[NBest], set[int]]:
         """Return the hypotheses of each line, best first, and the rows for which the search prefers an empty one."""
-        copied = self._copied_rows(lines, constraints)
         searched = [[] if row in copied else ids for row, ids in enumerate(src_ids)]
         found = self.translate_ids(searched, search=search, constraints=constraints)
         for row, ids in zip(copied, self.tokenizer.encode_tgt([lines[row] for row in copied]), strict=True):

@@ -63,7 +63,8 @@ class BPEDropout:
             if piece[:cut] in ids and piece[cut:] in ids
         }
         """Rank of the merge of two pieces: lower ranks were learned earlier. A rank identifies the merged piece."""
-        self._merged = {-score: id_ for id_, score in scores.items()}
+        # A reserved character has a score too, but no merge leads to it.
+        self._merged = {-scores[id_]: id_ for piece, id_ in ids.items() if len(piece) > 1}
         self._characters = {id_: tuple(ids[character] for character in piece) for piece, id_ in ids.items()}
         self._is_tag = np.array([processor.is_control(id_) for id_ in range(size)])
         self._starts_word = np.array([processor.id_to_piece(id_).startswith(WORD_START) for id_ in range(size)])

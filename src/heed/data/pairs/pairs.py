@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from heed.cache import build_once, cache_key, read_digests
+from heed.data.pairs.placeholders import with_placeholders
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.text.clean_pairs import CleanPairs, write_arrow
 from heed.data.text.cleaning import DIGEST_LIMIT
@@ -322,6 +323,8 @@ def _write_shard(file: Path, clean: CleanPairs, models: Sequence[bytes], low: in
     digests, batches = [], []
     for number in clean.blocks:
         block, own = clean.read(number, low, high)
+        if tokenizer.placeholders:
+            block = with_placeholders(block, own)
         sides = tokenizer.encode_src(block.src, tagged=False), tokenizer.encode_tgt(block.tgt)
         batches.append(pa.record_batch([pa.array(side, ids) for side in sides], ["src", "tgt"]))
         digests.append(own)

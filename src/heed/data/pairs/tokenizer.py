@@ -12,7 +12,7 @@ import sentencepiece as spm
 from heed.errors import HeedError
 from heed.files import write_file
 from heed.languages import LANGUAGE_TAG, language_tag
-from heed.symbols import BOS, EOS, PAD, UNK, UNK_BYTE, WORD_START, WORD_START_BYTE
+from heed.symbols import BOS, EOS, PAD, PLACEHOLDERS, UNK, UNK_BYTE, WORD_START, WORD_START_BYTE
 
 FILES = {True: ("tokenizer.model",), False: ("src.model", "tgt.model")}
 """File names of a joint model, and of separate ones."""
@@ -68,6 +68,14 @@ class Tokenizer:
             lambda id_: not (self._tgt.is_control(id_) or self._tgt.is_byte(id_)), range(EOS + 1, self.tgt_vocab)
         )
         return all(piece.startswith(WORD_START) for piece in self.tgt_pieces([*ids]))
+
+    @cached_property
+    def placeholders(self) -> dict[str, int]:
+        """The target ids of `PLACEHOLDERS`; empty for a vocabulary that was trained without them."""
+        ids = {char: self._tgt.piece_to_id(char) for char in PLACEHOLDERS}
+        # Reserved pieces have the score 0, and pieces of text a lower one.
+        are_reserved = all(id_ != UNK and self._tgt.get_score(id_) == 0 for id_ in ids.values())
+        return ids if are_reserved else {}
 
     @cached_property
     def tgt_texts(self) -> list[bytes]:

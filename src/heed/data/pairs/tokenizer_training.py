@@ -16,6 +16,7 @@ import sentencepiece as spm
 from annotated_types import Interval
 
 from heed.cache import build_once, cache_key
+from heed.data.pairs.placeholders import MIN_PAIRS, count_sharing
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.pairs.vocabulary import extend, fixed_options
 from heed.data.text.corpus import TrainingSet
@@ -23,7 +24,7 @@ from heed.data.text.source import WordCounts
 from heed.errors import HeedError
 from heed.options import AtLeast1, UnitInterval, validated
 from heed.progress import announced
-from heed.symbols import BOS, EOS, PAD, UNK
+from heed.symbols import BOS, EOS, PAD, PLACEHOLDERS, UNK
 
 THREADS = 4
 """Threads of SentencePiece's training. It is constant, because unigram models depend on it."""
@@ -50,6 +51,7 @@ class TokenizerTrainer:
     normalization: str
     max_sentences: AtLeast1
     bpe_dropout: UnitInterval
+    placeholders: bool
     vocabulary: Literal["inherit", "extend", "new"]
 
     def __post_init__(self) -> None:
@@ -61,6 +63,10 @@ class TokenizerTrainer:
         if self.byte_fallback and self.kind == "word":
             raise HeedError(
                 "tokenizer.byte_fallback=true is for subwords: set tokenizer.byte_fallback=false or tokenizer.kind=bpe."
+            )
+        if self.placeholders and self.kind == "word":
+            raise HeedError(
+                "tokenizer.placeholders=true is for subwords: set tokenizer.placeholders=false or tokenizer.kind=bpe."
             )
 
     def train(
@@ -86,9 +92,11 @@ class TokenizerTrainer:
             raise HeedError(
                 "A model of several target languages needs one vocabulary for all languages: set tokenizer.joint=true."
             )
-        learned = {name: value for name, value in vars(self).items() if name not in ("bpe_dropout", "vocabulary")}
+        placeholders = PLACEHOLDERS if self.placeholders and _has_shared_words(text) else ()
+        ignored = ("bpe_dropout", "placeholders", "vocabulary")
+        learned = {name: value for name, value in vars(self).items() if name not in ignored}
         before = [extended.digest] if extended else []
-        key = cache_key(spm.__version__, THREADS, sorted(learned.items()), text.digest, *tags, *before)
+        key = cache_key(spm.__version__, THREADS, sorted(learned.items()), text.digest, *tags, *placeholders, *before)
         sentences = min(len(text), self.max_sentences) * 2
 
         def build(folder: Path) -> None:
@@ -97,7 +105,7 @@ class TokenizerTrainer:
                 f"{self.kind}, {sentences:,} sentences",
                 expected_seconds=sentences * SECONDS_PER_SENTENCE[self.kind],
             ):
-                train = partial(self.train_models, pairs=len(text), tags=tags)
+                train = partial(self.train_models, pairs=len(text), tags=tags, placeholders=placeholders)
                 models = text.call_with_words(train, self.max_sentences)
                 if extended:
                     models = [extend(old, new, tags) for old, new in zip(extended.models, models, strict=True)]
@@ -106,13 +114,19 @@ class TokenizerTrainer:
         minutes = text.texts[0].clean.preparation.wait_minutes
         return Tokenizer.load(build_once(cache_dir / "tokenizer" / key, build, wait_minutes=minutes))
 
-    def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> list[bytes]:
+    def train_models(
+        self, words: WordCounts, *, pairs: int, tags: Sequence[str] = (), placeholders: Sequence[str] = ()
+    ) -> list[bytes]:
         """Return the models of source and target, trained on the words of a sample of a text of ``pairs`` pairs."""
         texts = [words.src + words.tgt] if self.joint else [words.src, words.tgt]
-        return [self._train_model(text, words.pairs / pairs, tags) for text in texts]
+        return [self._train_model(text, words.pairs / pairs, tags, placeholders) for text in texts]
 
-    def _train_model(self, words: Counter[str], share: float, tags: Sequence[str]) -> bytes:
-        size = self.auto_vocab_size(words, share) if self.vocab_size == "auto" else self.vocab_size
+    def _train_model(
+        self, words: Counter[str], share: float, tags: Sequence[str], placeholders: Sequence[str]
+    ) -> bytes:
+        size = self.vocab_size
+        if size == "auto":
+            size = self.auto_vocab_size(words, share) + len(placeholders)
         model = io.BytesIO()
         # SentencePiece splits sentences into words and counts them, so word counts give the same BPE model in a
         # fraction of the time. They are sorted, because unigram models depend on the order.
@@ -133,6 +147,7 @@ class TokenizerTrainer:
                 bos_id=BOS,
                 eos_id=EOS,
                 control_symbols=list(tags),
+                user_defined_symbols=list(placeholders),
                 num_threads=THREADS,
                 max_sentence_length=2**20,  # bytes; SentencePiece silently skips longer lines
                 minloglevel=2,
@@ -166,6 +181,11 @@ class TokenizerTrainer:
             pieces = alphabet + 1  # the space
         fixed = len((PAD, UNK, BOS, EOS)) + (2**8 if self.byte_fallback else 0)  # byte fallback adds every byte
         return 8 * math.ceil((pieces + fixed) / 8)  # a multiple of 8 suits accelerators
+
+
+def _has_shared_words(text: TrainingSet) -> bool:
+    """Return whether a model can learn to copy placeholders from a text."""
+    return text.count_in_pairs(count_sharing)["pairs"] >= MIN_PAIRS
 
 
 def _explain_error(message: str, size: int) -> str:

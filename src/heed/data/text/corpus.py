@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -184,11 +184,17 @@ class TrainingSet:
 
     def count_in_sources(self, count: Count) -> Counter[str]:
         """Return the sum of the counts of a function over the sources of all pairs, in all their directions."""
+        return self._count((text, partial(_count_sources, count, text.swapped)) for text in self.directed)
+
+    def count_in_pairs(self, count: Callable[[Sentences], Mapping[str, int]]) -> Counter[str]:
+        """Return the sum of the counts of a function over all pairs."""
+        return self._count((text, count) for text in self.texts)
+
+    def _count(self, counting: Iterable[tuple[Text, Callable[[Sentences], Mapping[str, int]]]]) -> Counter[str]:
         total = Counter[str]()
         with self._workers() as workers:
-            for text in self.directed:
-                counting = partial(_count_sources, count, text.swapped)
-                for counts in text.clean.map_blocks(counting, len(text.clean), workers):
+            for text, count in counting:
+                for counts in text.clean.map_blocks(count, len(text.clean), workers):
                     total.update(counts)
         return total
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from heed.languages import upper
 from heed.options import Probability
+from heed.symbols import PLACEHOLDERS
 
 PUNCTUATION = ".!?…。！？"  # marks at the end of a sentence that noise omits or repeats
 
@@ -49,8 +50,8 @@ def add_noise(
 
 
 def _with_typo(word: str, rng: random.Random) -> str:
-    """Return the word with a typing error, if it has at least two letters."""
-    if len(word) < 2:
+    """Return the word with a typing error, if it has at least two letters. What is to be copied stays."""
+    if len(word) < 2 or any(char in PLACEHOLDERS for char in word):
         return word
     position = rng.randrange(len(word) - 1)
     left, right = word[position], word[position + 1]

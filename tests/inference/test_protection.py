@@ -1,0 +1,175 @@
+"""Protected text: which spans are found, and that every translation contains them once."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from heed.data.pairs.tokenizer import Tokenizer
+from heed.errors import HeedError
+from heed.inference.engine import Engine, TorchEngine
+from heed.inference.protection import PROTECTED, Masked
+from heed.inference.translator import Translator
+from heed.models.seq2seq import Seq2Seq
+from heed.symbols import PLACEHOLDERS
+from tests.tokenizers import train_tokenizer
+
+SPANS = [
+    "{name}", "${user}", "{{count}}", "%s", "%d", "%(n)d", "%1$s", "%.2f", "<br>", "<a href='x y'>", "</a>", "&nbsp;",
+    "&#39;", "https://example.org/a?b=c", "www.example.org", "a.b@example.org", "B12", "COVID-19", "user_name", "3f9a",
+    "v2.3.1", "😀", "👍🏽", "🇩🇪", "👨‍👩‍👧", "\ue003", "\uf8f0",
+]  # fmt: skip
+TEXT = ["the", "dog", "5km", "3.5", "50%", "1990s", "10", "a<b", "R&D", "e.g.", "100%", "U.S.", "12:30", "Hund", "20th"]
+SHARED = ["dog {name} sleeps .", "{a}, a man", "a woman <br>reads 3 books ."]
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_a_span_is_found_as_it_is(span: str) -> None:
+    assert PROTECTED.findall(f"the {span}, dog") == PROTECTED.findall(f"({span})") == [span]
+
+
+@pytest.mark.parametrize("word", TEXT)
+def test_numbers_with_units_and_ordinary_words_are_translated(word: str) -> None:
+    assert PROTECTED.findall(f"the {word}, dog {word}. ({word})") == []
+
+
+@given(st.lists(st.tuples(st.sampled_from(SPANS + TEXT), st.sampled_from(["", " ", ", ", " (", ") "])), max_size=16))
+def test_masked_sentences_are_restored(parts: list[tuple[str, str]]) -> None:
+    sentence = "".join(part + space for part, space in parts)
+    assume(sum(map(sentence.count, PLACEHOLDERS)) <= len(PLACEHOLDERS))
+    masked = Masked.of(sentence)
+    assert masked.restored(masked.text) == sentence
+    spans = PROTECTED.findall(sentence)
+    assert len(masked.spans) == min(len(spans), len(PLACEHOLDERS))
+    assert not Counter(masked.spans.values()) - Counter(spans)
+    for char in masked.spans:  # a model reads words, and placeholders between them
+        assert masked.text.count(char) == 1
+        assert not re.search(rf"[^\W_]{char}|{char}[^\W_]", masked.text)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "translation", "expected"),
+    [
+        ("Hello {name}.", "\ue000 hallo .", "{name} hallo ."),
+        ("Hello {name}.", "hallo\ue000du", "hallo {name} du"),
+        ("one<br>two", "eins \ue000 zwei", "eins<br>zwei"),
+        ("one <br>two", "eins \ue000 zwei", "eins <br>zwei"),
+        ("{a}{b} x", "x \ue000 \ue001", "x {a}{b}"),
+        ("{a} and {b}", "\ue001\ue000", "{b} {a}"),
+        ("{a} x", "x \ue000 \ue007", "x {a} "),
+    ],
+)
+def test_spans_have_the_spaces_of_the_source(sentence: str, translation: str, expected: str) -> None:
+    assert Masked.of(sentence).restored(translation) == expected
+
+
+# ---- the translator
+
+LINES = ["the man rides a {bike} .", "the dog sleeps%s.", "{a}{b}, a woman", "42 {a} %d", "", "children play ."]
+TEXTS = ["der Mann fährt Rad .", "der Hund schläft .", "eine Frau liest 3 Bücher .", "Kinder spielen ."]
+
+
+def make(family: str, tiny_model: Callable[..., Seq2Seq], *, placeholders: bool) -> Translator:
+    options: dict[str, Any] = {"user_defined_symbols": list(PLACEHOLDERS)} if placeholders else {}
+    tokenizer = train_tokenizer([*LINES, *TEXTS], vocab_size=340, joint=True, byte_fallback=True, **options)
+    torch.manual_seed(3)
+    model = tiny_model(family, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab)
+    return Translator(model, tokenizer, src_lang="en", tgt_lang="de", batch_tokens=20)
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn"])
+@pytest.mark.parametrize("options", [{}, {"beam": 1}, {"sample": True}, {"mbr": True, "samples": 3}], ids=str)
+def test_each_span_is_in_the_translation_once(
+    family: str, options: dict[str, Any], tiny_model: Callable[..., Seq2Seq]
+) -> None:
+    translator = make(family, tiny_model, placeholders=True)
+    for line, text in zip(LINES, translator.translate(LINES, **options), strict=True):
+        assert all(text.count(span) == 1 for span in PROTECTED.findall(line))
+    assert translator.translate(LINES[3:5]) == LINES[3:5]  # nothing to translate
+    for line, text in zip(LINES[:3], translator.translate(LINES[:3], prefix="der ", **options), strict=True):
+        assert text.startswith("der ")
+        assert all(text.count(span) == 1 for span in PROTECTED.findall(line))
+
+
+def test_sentences_without_spans_are_translated_as_ever(tiny_model: Callable[..., Seq2Seq]) -> None:
+    translator = make("transformer", tiny_model, placeholders=True)
+    assert translator.translate(LINES)[5] == translator.translate(LINES, protect=False)[5]
+    assert translator.without_fallbacks().translate(LINES) == translator.without_fallbacks().translate(
+        LINES, protect=False
+    )
+
+
+def test_alignments_are_those_of_the_words_with_their_spans(tiny_model: Callable[..., Seq2Seq]) -> None:
+    translator = make("transformer", tiny_model, placeholders=True)
+    (found,) = translator.hypotheses(["the<br />dog {name} sleeps"], alignments=True)
+    words = found[0].text.split()
+    assert found[0].alignment
+    assert {i for i, _ in found[0].alignment} <= {*range(4)}
+    assert {j for _, j in found[0].alignment} <= {*range(len(words))}
+    assert "<br />" in {piece for piece, _ in found[0].pieces}
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn"])
+def test_a_model_without_placeholders_translates_the_text_between_the_spans(
+    family: str, tiny_model: Callable[..., Seq2Seq]
+) -> None:
+    translator = make(family, tiny_model, placeholders=False)
+    found = translator.hypotheses(LINES, protect=True, alignments=family == "transformer")
+    for line, (each,) in zip(LINES, found, strict=True):
+        assert PROTECTED.findall(each.text) == PROTECTED.findall(line)
+        assert each.parts == len(PROTECTED.findall(line)) + 1
+    assert found[0][0].text.startswith(translator.translate("the man rides a")[0].rstrip(" ."))
+    assert found[5][0].text == translator.translate(LINES[5:])[0]
+    assert translator.translate(LINES) == translator.translate(LINES, protect=False)
+    with pytest.raises(HeedError, match="placeholders=true"):
+        translator.hypotheses(LINES, n=2, protect=True)
+    with pytest.raises(HeedError, match="placeholders=true"):
+        translator.translate(LINES, prefix="der", protect=True)
+
+
+def test_only_lines_with_spans_need_heeds_own_engine(tiny_model: Callable[..., Seq2Seq]) -> None:
+    class Fast(TorchEngine):
+        """An engine without constraints."""
+
+        has_constraints = False
+
+        def search(self, sources: Any, search: Any, constraints: Any = None) -> Any:
+            assert constraints is None
+            rows.extend(sources)
+            return super().search(sources, search)
+
+        ready = Engine.ready
+
+    rows: list[list[int]] = []
+    translator = make("transformer", tiny_model, placeholders=True)
+    fast = translator.with_engine(Fast(translator.model))
+    assert fast.translate(LINES) == translator.translate(LINES)
+    assert {*map(tuple, rows)} == {*map(tuple, fast.encode(LINES[5:]))}
+
+
+# ---- the tokenizer
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
+def test_placeholders_are_pieces_of_their_own(kind: str) -> None:
+    options = {"model_type": kind, "user_defined_symbols": list(PLACEHOLDERS), "hard_vocab_limit": False}
+    tokenizer = train_tokenizer([*LINES, *TEXTS] * 20, vocab_size=80, joint=True, **options)
+    assert len(tokenizer.placeholders) == 10
+    sentence = f"der {PLACEHOLDERS[3]}, Mann{PLACEHOLDERS[0]} {PLACEHOLDERS[9]}."
+    (ids,) = tokenizer.encode_tgt([sentence])
+    assert [id_ for id_ in ids if id_ in tokenizer.placeholders.values()] == [
+        tokenizer.placeholders[PLACEHOLDERS[number]] for number in (3, 0, 9)
+    ]
+    assert tokenizer.decode_tgt([ids]) == [sentence]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
+def test_private_use_characters_of_a_text_are_no_placeholders(kind: str) -> None:
+    texts = [f"{text} {''.join(PLACEHOLDERS)}" for text in TEXTS]
+    options = {"model_type": kind, "hard_vocab_limit": False}
+    assert not Tokenizer(train_tokenizer(texts * 20, vocab_size=80, joint=True, **options).models).placeholders
