@@ -52,16 +52,17 @@ class Masked:
         chosen = sorted(PROTECTED.finditer(sentence), key=lambda match: match[0] not in PLACEHOLDERS)
         found = sorted(chosen[: len(PLACEHOLDERS)], key=re.Match.start)
         spans = dict(zip(PLACEHOLDERS, (match[0] for match in found), strict=False))
+        starts = {match.start() for match in found}
         text, end, glued = "", 0, set[tuple[str, bool]]()
         for placeholder, match in zip(spans, found, strict=True):
             text += sentence[end : match.start()]
-            if text[-1:].isalnum() or text[-1:] in spans:
+            if sentence[: match.start()][-1:].isalnum() or (end and end == match.start()):
                 glued.add((placeholder, False))
             text += " " * ((placeholder, False) in glued) + placeholder
             end = match.end()
-            if sentence[end : end + 1].isalnum():  # models know words, and placeholders between them
+            if sentence[end : end + 1].isalnum() and end not in starts:
                 glued.add((placeholder, True))
-                text += " "
+                text += " "  # models know words, and placeholders between them
         return cls(text + sentence[end:], spans, frozenset(glued))
 
     def restored(self, translation: str) -> str:

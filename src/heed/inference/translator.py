@@ -153,7 +153,7 @@ class Translator:
         return other
 
     @property
-    def copies(self) -> bool:
+    def _copies(self) -> bool:
         """Whether the model has placeholders for protected text, and an engine that writes each of them once."""
         return self._has_fallbacks and bool(self.tokenizer.placeholders) and self._own.has_constraints
 
@@ -241,9 +241,9 @@ class Translator:
         if alignments:
             _ = self.model  # an engine without one is refused before the first line is read
         grouped = blocks(iter([lines] if isinstance(lines, str) else lines), chunk, is_ready)
-        mask = Masked.of if (self.copies if protect is None else protect) else Masked
+        mask = Masked.of if (self._copies if protect is None else protect) else Masked
         stream = partial(self.with_tag(tag)._stream, search=chosen, constrain=constrain, alignments=alignments)
-        if protect and not self.copies:
+        if protect and not self._copies:
             if prefix or (n or 1) > 1:
                 raise HeedError(
                     "This model was trained without tokenizer.placeholders=true, so protected text cuts lines: they "
