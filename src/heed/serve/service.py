@@ -14,13 +14,13 @@ from typing import Any
 from fastapi.concurrency import run_in_threadpool
 
 from heed.decoding import BeamSearch
+from heed.documents.document import Document, html_document, text_document
+from heed.documents.html import text_of
 from heed.errors import require
 from heed.inference.outputs import Translation
 from heed.inference.segmentation import SentenceSplitter, sentence_rules
 from heed.languages import base_language
-from heed.serve.documents import Document, html_document, text_document
 from heed.serve.errors import ApiError
-from heed.serve.html import text_of
 from heed.serve.models import Models, Route
 from heed.serve.observation import Metrics
 from heed.serve.schemas import (

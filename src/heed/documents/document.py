@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from html import escape
 from itertools import chain, islice
 
+from heed.documents.html import TextNode, parse
 from heed.inference.outputs import Translation
 from heed.inference.segmentation import SentenceSplitter, sentence_of
-from heed.serve.html import TextNode, parse
 
 INNER_SPACE = re.compile(r"(?<=\S)[ \t\n\f\r\xa0]+(?=\S)")
 NO_BREAK = re.compile(r"(\S+)\xa0(?=(\S+))")

@@ -7,7 +7,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heed.serve.errors import ApiError
+from heed.errors import HeedError
 
 # Not html.parser, because patch releases of Python change how it reads comments, declarations and scripts.
 MARKUP_START = re.compile(r"<[a-zA-Z/!?]")
@@ -41,7 +41,7 @@ def parse(text: str) -> list[str | TextNode]:
     text in an element, and ``translate="yes"`` includes it again.
 
     Raises:
-        ApiError: if a tag, a comment, or an element with raw text is not closed.
+        HeedError: if a tag, a comment, or an element with raw text is not closed.
     """
     pieces: list[str | TextNode] = []
     elements = _OpenElements()
@@ -122,5 +122,5 @@ def _read_attributes(text: str, position: int) -> tuple[dict[str, str], int]:
 
 def _found(match: re.Match[str] | None) -> re.Match[str]:
     if match is None:
-        raise ApiError("This HTML cannot be translated: a tag or a comment is not closed.")
+        raise HeedError("This HTML cannot be translated: a tag or a comment is not closed.")
     return match
