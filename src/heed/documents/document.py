@@ -1,18 +1,31 @@
-"""Split texts into sentences, and reassemble the translations."""
+"""Split documents into sentences, and reassemble the translations."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from itertools import chain, islice
+from itertools import islice
+from operator import attrgetter
 
-from heed.documents.html import TextNode, parse
+from heed.documents import html, markdown
+from heed.documents.inline import InlineText, Token, inline_texts
+from heed.errors import HeedError
+from heed.evaluation.words import split_words
 from heed.inference.outputs import Translation
-from heed.inference.segmentation import SentenceSplitter, sentence_of
+from heed.inference.segmentation import WITHOUT_SPACES, SentenceSplitter, sentence_of
+from heed.inference.translator import Translator
+from heed.languages import base_language
 
-INNER_SPACE = re.compile(r"(?<=\S)[ \t\n\f\r\xa0]+(?=\S)")
-NO_BREAK = re.compile(r"(\S+)\xa0(?=(\S+))")
-"""The words around a no-break space."""
+
+def _as_html(text: str) -> str:
+    return escape(text, quote=False).replace("\xa0", "&nbsp;")
+
+
+MARKUP: Mapping[str, tuple[Callable[[str], list[Token]], Callable[[str], str]]] = {
+    "html": (html.parse, _as_html),
+    "md": (markdown.parse, str),
+}
+"""Formats besides plain text: functions that split a document, and that write text as markup."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +35,20 @@ class Line:
     parts: list[str]
     """The sentences with the white space between them."""
     splitter: SentenceSplitter
-    write: Callable[[str], str]
+    write: Callable[[Translation], str]
     """Function to apply to the translation."""
 
 
 class Document:
-    """Lines to translate, and strings that are copied."""
+    """Lines to translate, and strings that are copied.
 
-    def __init__(self, pieces: Sequence[str | Line]) -> None:
+    Args:
+        needs_alignments: whether the translations must have alignments.
+    """
+
+    def __init__(self, pieces: Sequence[str | Line], *, needs_alignments: bool = False) -> None:
         self._pieces = pieces
+        self.needs_alignments = needs_alignments
         self.sentences = [sentence_of(part) for line in pieces if isinstance(line, Line) for part in line.parts]
         """The sentences to translate."""
 
@@ -51,42 +69,67 @@ class Document:
         return versions
 
     def _join(self, translations: Iterable[Translation]) -> str:
-        remaining = iter(translations)
+        # A copied sentence is aligned with itself.
+        remaining = (
+            replace(each, alignment=[(i, i) for i in range(len(split_words(sentence)))])
+            if each.text == sentence
+            else each
+            for sentence, each in zip(self.sentences, translations, strict=True)
+        )
 
         def translated(line: Line) -> str:
-            return line.write(line.splitter.join(line.parts, list(islice(remaining, len(line.parts)))).text)
+            return line.write(line.splitter.join(line.parts, list(islice(remaining, len(line.parts)))))
 
         return "".join(translated(piece) if isinstance(piece, Line) else piece for piece in self._pieces)
 
 
-def text_document(text: str, splitter: SentenceSplitter) -> Document:
-    """Split a plain text. Line breaks and white space around lines are kept."""
-    lines = re.split(r"([\n-\r\x1c-\x1e\x85\u2028\u2029])", text)  # with the line breaks, which are white space
-    return Document([piece for line in lines for piece in _pieces(line, splitter, str)])
+def split_document(text: str, kind: str, translator: Translator, *, by_rules: bool) -> Document:
+    """Split a document into the sentences that a model translates.
+
+    Args:
+        kind: "html" or "md". Others are plain text, in which line breaks and white space around lines are kept.
+        by_rules: see `SentenceSplitter`.
+
+    Raises:
+        HeedError: see `SentenceSplitter` and `heed.documents.html.parse`.
+    """
+    splitter = SentenceSplitter(translator, by_rules=by_rules)
+    if kind not in MARKUP:
+        lines = re.split(r"([\n-\r\x1c-\x1e\x85\u2028\u2029])", text)  # with the line breaks, which are white space
+        return Document([piece for line in lines for piece in _pieces(line, splitter)])
+    parse, write = MARKUP[kind]
+    found = list(inline_texts(parse(text), write, aligned=_aligns(translator)))
+    return Document(
+        [
+            each if isinstance(each, str) else Line(splitter.split(each.text), splitter, each.restore)
+            for each in found
+            if each
+        ],
+        needs_alignments=any(isinstance(each, InlineText) and each.elements for each in found),
+    )
 
 
-def html_document(text: str, splitter: SentenceSplitter) -> Document:
-    """Split HTML. Only text nodes are translated; everything else is copied. Errors: see `parse`."""
-
-    def pieces(node: TextNode) -> list[str | Line]:
-        words = NO_BREAK.findall(node.text)
-
-        def write(text: str) -> str:
-            # The model reads spaces. Where it copies both words, as in "10 km", the no-break space is restored.
-            for first, second in words:
-                text = text.replace(f"{first} {second}", f"{first}\xa0{second}")
-            return escape(text, quote=False).replace("\xa0", "&nbsp;")
-
-        return _pieces(INNER_SPACE.sub(" ", node.text), splitter, write)  # a line break in HTML is a space
-
-    nodes = ([node] if isinstance(node, str) else pieces(node) for node in parse(text))
-    return Document(list(chain.from_iterable(nodes)))
+def text_of(text: str, kind: str) -> str:
+    """Return the text of a document without markup. Arguments and errors: see `split_document`."""
+    if kind not in MARKUP:
+        return text
+    return " ".join(token.value for token in MARKUP[kind][0](text) if token.kind == "text")
 
 
-def _pieces(text: str, splitter: SentenceSplitter, write: Callable[[str], str]) -> list[str | Line]:
-    """Split a text into leading white space, sentences and trailing white space."""
-    content = text.strip()
+def _aligns(translator: Translator) -> bool:
+    """Return whether a model can say which words are translations of which."""
+    if {base_language(translator.src_lang), base_language(translator.tgt_lang)} & WITHOUT_SPACES:
+        return False
+    try:
+        return "cross" in translator.model.attention_heads
+    except HeedError:  # an export without a model
+        return False
+
+
+def _pieces(line: str, splitter: SentenceSplitter) -> list[str | Line]:
+    """Split a line into leading white space, sentences and trailing white space."""
+    content = line.strip()
     if not content:
-        return [write(text)]
-    before, after = text.split(content, 1)
-    return [write(before), Line(splitter.split(content), splitter, write), write(after)]
+        return [line]
+    before, after = line.split(content, 1)
+    return [before, Line(splitter.split(content), splitter, attrgetter("text")), after]

@@ -71,8 +71,12 @@ class TranslateRequest(ConstrainedRequest):
     q: Annotated[UnicodeText | list[UnicodeText], Field(description="A text, or several.", examples=["The dog runs."])]
     source: Annotated[LanguageCode, Field(description="Language code, or `auto`.")]
     target: Annotated[LanguageCode, Field(description="Language code.")]
-    format: Annotated[Literal["text", "html"] | None, BeforeValidator(lambda kind: kind and str(kind).lower())] = "text"
-    alternatives: Annotated[int | None, Field(description="Further translations to return. HTML has none.")] = 0
+    format: Annotated[
+        Literal["text", "html", "md"] | None, BeforeValidator(lambda kind: kind and str(kind).lower())
+    ] = "text"
+    alternatives: Annotated[
+        int | None, Field(description="Further translations to return. HTML and Markdown have none.")
+    ] = 0
     beam: Annotated[
         int | None, Field(ge=1, description="Beam size. Default: the one that the model was scored with.")
     ] = None

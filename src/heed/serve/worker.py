@@ -34,6 +34,7 @@ class Key(NamedTuple):
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
     tag: str | None = None
     log_probs: bool = False
+    alignments: bool = False
 
     def hypotheses(self, sentences: Sequence[str]) -> list[list[Translation]]:
         """Return the translations of sentences, with heed's own engine for constraints and log p of subwords."""
@@ -41,7 +42,7 @@ class Key(NamedTuple):
         if self.prefix or terms or self.log_probs:
             translator = translator.with_own_engine()
         options: TranslateOptions = {"beam": self.beam, "prefix": self.prefix, "terms": terms, "tag": self.tag}
-        return translator.hypotheses(sentences, n=self.n_best, **options)
+        return translator.hypotheses(sentences, n=self.n_best, alignments=self.alignments, **options)
 
 
 @dataclass(eq=False)
