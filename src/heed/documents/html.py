@@ -7,7 +7,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from heed.documents.inline import Kind, Token
+from heed.documents.inline import Token
 from heed.errors import HeedError
 
 # Not html.parser, because patch releases of Python change how it reads comments, declarations and scripts.
@@ -47,14 +47,14 @@ def parse(text: str) -> list[Token]:
         if tag := TAG.match(text, start):
             name = tag[2].lower()
             attributes, position = _read_attributes(text, tag.end())
-            kind = tag_kind(name, is_end=bool(tag[1]))
             if not tag[1]:
                 raw = elements.start(name, attributes, is_closed=text.endswith("/>", start, position))
             elif name not in ELEMENTS["unending"]:
                 elements.close([name], SCOPE_LIMITS.get(name, ELEMENTS["special"]))
+            tokens.append(tag_token(text[start:position], tag))
         else:
-            position, kind, name = _found(COMMENT.match(text, start)).end(), "kept", ""
-        tokens.append(Token(kind, text[start:position], name))
+            position = _found(COMMENT.match(text, start)).end()
+            tokens.append(Token("kept", text[start:position]))
         if raw:
             end = _found(re.compile(rf"</{raw}(?=[ \t\n\f\r/>])", re.IGNORECASE).search(text, position)).start()
             content = text[position:end]
@@ -64,11 +64,14 @@ def parse(text: str) -> list[Token]:
     return [token for token in tokens if token.markup]
 
 
-def tag_kind(name: str, *, is_end: bool) -> Kind:
-    """Return the kind of the token of a tag."""
+def tag_token(markup: str, tag: re.Match[str]) -> Token:
+    """Return the token of a tag, given the match of `TAG`."""
+    name = tag[2].lower()
     if name not in ELEMENTS["inline"]:
-        return "block"
-    return "kept" if name in ELEMENTS["void"] else "end" if is_end else "start"
+        return Token("block", markup)
+    if name in ELEMENTS["void"]:
+        return Token("kept", markup, "\n" * (name == "br"))
+    return Token("end" if tag[1] else "start", markup, name)
 
 
 class _OpenElements:

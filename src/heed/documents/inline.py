@@ -35,7 +35,7 @@ class Token(NamedTuple):
     markup: str
     """As in the document."""
     value: str = ""
-    """Text and kept: the words, without character references. Start and end: the name of the element."""
+    """Text and kept: the words, without character references; "\\n" for a line break. Start and end: the name."""
 
 
 class Element(NamedTuple):
@@ -147,11 +147,13 @@ def _inline_text(tokens: Sequence[Token], escape: Callable[[str], str]) -> Itera
         elif kind == "end":
             (start, _), (tag, _), parent = elements[opened[-1]]
             elements[opened.pop()] = Element((start, len(text)), (tag, markup), parent)
-        elif kind == "kept":
-            if not (char := next(free, "")):
-                raise HeedError("A paragraph of this document has too much markup: split it.")
-            kept[char], raw, text = markup, raw + char, text + char
         else:
+            if kind == "kept":
+                if not (char := next(free, "")):
+                    raise HeedError("A paragraph of this document has too much markup: split it.")
+                kept[char] = markup
+                is_break = "\n" in value and not value.strip()
+                value = f" {char} " if is_break else char  # a sentence may end before a line break
             raw += value
             value = WHITE_SPACE.sub(" ", value if text else value.lstrip())
             text += value.removeprefix(" ") if text.endswith(" ") else value

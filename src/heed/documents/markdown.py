@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Set
 
-from heed.documents.html import ELEMENTS, TAG, tag_kind
+from heed.documents.html import ELEMENTS, TAG, tag_token
 from heed.documents.inline import Kind, Token
 
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t\r]*\n(?s:.*?)\n\1[ \t\r]*(?:\n|\Z)")
@@ -124,8 +124,7 @@ def _inline(text: str, labels: Set[str]) -> list[Token]:
         add("text", text[position : found.start()])
         position, markup = found.end(), found[0]
         if tag := TAG.match(markup) if found["tag"] else None:
-            name = tag[2].lower()
-            tokens.append(Token(tag_kind(name, is_end=bool(tag[1])), markup, name))
+            tokens.append(tag_token(markup, tag))
         elif found["close"] and (start := last("[")) is not None:
             label = "".join(each.markup for each in tokens[opened[start] + 1 :])
             if markup not in ("]", "][]"):
@@ -149,7 +148,7 @@ def _inline(text: str, labels: Set[str]) -> list[Token]:
                 opened += [len(tokens)] * begins
                 add("text", mark)
         elif found["kept"]:
-            tokens.append(Token("kept", markup))
+            tokens.append(Token("kept", markup, "\n" * markup.endswith("\n")))
         else:
             add("kept" if found["word"] else "text", markup)
     add("text", text[position:])
