@@ -16,7 +16,7 @@ from heed.inference.outputs import Translation
 PLACEHOLDERS = (range(0xF8F0, 0xF900), range(0xE000, 0xF8F0), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 """All private-use characters. In a sentence, one stands for markup that is kept."""
 WHITE_SPACE = re.compile(r"[ \t\n\f\r\xa0]+")
-NO_BREAK = re.compile(r"(\S+)\xa0(?=(\S+))")
+NO_BREAK = re.compile(r"(?<!\S)(\S+)\xa0(?=(\S+))")
 """The words around a no-break space."""
 WORD = re.compile(r"[^ \t]+")
 """A word of `split_words`."""
@@ -69,18 +69,18 @@ class InlineText:
         Placeholders that it lacks are added at its end. Of one that occurs several times, the first one counts.
         """
         text = translation.text
-        for char in [char for char in self.kept if char not in {*text}]:
+        for char in sorted(self.kept.keys() - {*text}):
             text += f" {char}" if f" {char}" in self.text else char
-        found = list(place(self.elements, self.text, text, translation.alignment or (), self.kept.keys()))
+        tags = place(self.elements, self.text, text, translation.alignment or (), self.kept.keys())
         # The model reads spaces. Where it copies both words, as in "10 km", the no-break space is restored.
         for first, second in self.no_breaks:
             text = text.replace(f"{first} {second}", f"{first}\xa0{second}")
-        kept = dict(self.kept)
-
-        def written(part: str) -> str:
-            return "".join(kept.pop(char, "") if char in self.kept else char for char in self.escape(part))
-
-        return "".join(each if isinstance(each, str) else written(text[slice(*each)]) for each in found)
+        kept, parts, start = dict(self.kept), [], 0
+        for stop, tag in [*tags, (len(text), "")]:
+            parts += [kept.pop(char, "") if char in self.kept else char for char in self.escape(text[start:stop])]
+            parts.append(tag)
+            start = stop
+        return "".join(parts)
 
 
 def inline_texts(tokens: Sequence[Token], escape: Callable[[str], str], *, aligned: bool) -> Iterator[str | InlineText]:
@@ -168,8 +168,8 @@ def _inline_text(tokens: Sequence[Token], escape: Callable[[str], str]) -> Itera
 
 def place(
     elements: Sequence[Element], source: str, target: str, links: Iterable[Link], kept: Set[str] = frozenset()
-) -> Iterator[str | Span]:
-    """Yield the tags of inline elements, and the parts of the translation between them.
+) -> list[tuple[int, str]]:
+    """Return the tags of inline elements in order, each with its position in the translation.
 
     An element is put around the sequence of words with the most words aligned with words of the element, minus the
     words aligned only with others. It stays within its parent and outside of its siblings. Punctuation at its edges is
@@ -185,41 +185,44 @@ def place(
     aligned = _targets(source, target, links, kept)
     linked = set().union(*aligned.values())
     linked_before = list(accumulate((j in linked for j in range(len(tgt_words))), initial=0))
-    inside: dict[int, list[int | Span]] = {-1: [(0, len(target))]}
-    """The content of each element: parts of the translation, and elements."""
-    neighbours: dict[int, int] = {}
-    """The last element that was put into each element."""
+    spans, ends, free = {-1: (0, len(target))}, {-1: 0}, {-1: [(0, len(target))]}
+    """Of each element: where it is, where the last element within ends, and what is outside of the elements within."""
+    inside: dict[int, list[int]] = defaultdict(list)
     for i, ((start, stop), _, parent) in enumerate(elements):
-        siblings = inside[parent]
         first, last = elements[parent].span if parent >= 0 else (0, len(source))
-        words = range(bisect_right(src_stops, start), bisect_left(src_starts, stop))
+        words, parts = range(bisect_right(src_stops, start), bisect_left(src_starts, stop)), free[parent]
         own = set().union(*(aligned[word] for word in words))
-        parts = [each for each in siblings if not isinstance(each, int)]
         if not (source[first:start] + source[stop:last]).strip():
-            inside[i], siblings[:] = siblings[:], [i]
+            spans[i], free[parent] = spans[parent], []
         elif chosen := _best(own, tgt_words, linked_before, parts):
-            part, span = chosen
+            k, span = chosen
             text, content = target[slice(*span)], source[start:stop].strip()
             before, after = source[src_starts[words[0]] : start], source[stop : src_stops[words[-1]]]
             narrow = (
-                max(part[0], span[0] + _outside(before, content, text, kept)),
-                min(part[1], span[1] - _outside(after[::-1], content[::-1], text[::-1], kept)),
+                max(parts[k][0], span[0] + _outside(before, content, text, kept)),
+                min(parts[k][1], span[1] - _outside(after[::-1], content[::-1], text[::-1], kept)),
             )
-            span = narrow if narrow[0] < narrow[1] else (max(span[0], part[0]), min(span[1], part[1]))
-            inside[i], at = [span], siblings.index(part)
-            siblings[at : at + 1] = [(part[0], span[0]), i, (span[1], part[1])]
+            whole = max(span[0], parts[k][0]), min(span[1], parts[k][1])
+            spans[i] = narrow if narrow[0] < narrow[1] else whole
+            parts[k : k + 1] = _filled((parts[k][0], spans[i][0]), (spans[i][1], parts[k][1]))
         else:
-            inside[i] = []
-            siblings.insert(siblings.index(neighbours[parent]) + 1 if parent in neighbours else 0, i)
-        neighbours[parent] = i
-    todo: list[int | str | Span] = [-1]
+            spans[i] = (ends[parent], ends[parent])
+        ends[parent], ends[i], free[i] = spans[i][1], spans[i][0], _filled(spans[i])
+        inside[parent].append(i)
+    tags, todo = [], [-1]
     while todo:
-        each = todo.pop()
-        if isinstance(each, int):
-            tags = elements[each].tags if each >= 0 else ("", "")
-            todo += [tags[1], *inside[each][::-1], tags[0]]
-        else:
-            yield each
+        i = todo.pop()
+        if i >= 0:
+            tags.append((spans[i][0], elements[i].tags[0]))
+        elif i < -1:
+            tags.append((spans[-i - 2][1], elements[-i - 2].tags[1]))
+            continue
+        todo += [-i - 2] * (i >= 0) + sorted(inside[i], key=spans.__getitem__)[::-1]
+    return tags
+
+
+def _filled(*spans: Span) -> list[Span]:
+    return [span for span in spans if span[0] < span[1]]
 
 
 def _targets(source: str, target: str, links: Iterable[Link], kept: Set[str]) -> dict[int, set[int]]:
@@ -235,22 +238,30 @@ def _targets(source: str, target: str, links: Iterable[Link], kept: Set[str]) ->
 
 
 def _best(
-    own: Set[int], words: Sequence[Span], linked_before: Sequence[int], parts: Iterable[Span]
-) -> tuple[Span, Span] | None:
-    """Return a part, and its sequence of words with the most words of ``own`` minus other aligned words.
+    own: Set[int], words: Sequence[Span], linked_before: Sequence[int], parts: Sequence[Span]
+) -> tuple[int, Span] | None:
+    """Return the sequence of words with the most words of ``own`` minus other aligned words, in one part of the text.
 
-    ``linked_before`` has the number of aligned words before each word. A part may begin or end within a word.
+    Args:
+        linked_before: the number of aligned words before each word.
+        parts: in order. One may begin or end within a word, which belongs to the last one then.
+
+    Returns:
+        The index of the part, and the characters of the words.
     """
-    found, most = None, 0
-    for part in parts:
-        score = first = after = best = 0
-        for j in sorted(j for j in own if words[j][0] < part[1] and part[0] < words[j][1]):
-            score -= linked_before[j] - linked_before[after]
-            if score <= 0:
-                score, first = 0, j
-            score, after = score + 1, j + 1
-            if score > best and score >= most:  # of equal parts, the last one: elements come in their order
-                found, most, best = (part, (words[first][0], words[j][1])), score, score
+    found: tuple[int, Span] | None = None
+    most = score = first = after = 0
+    previous = -1
+    for j in sorted(own):
+        k = bisect_left(parts, (words[j][1],)) - 1
+        if k < 0 or parts[k][1] <= words[j][0]:
+            continue
+        score = score - (linked_before[j] - linked_before[after]) if k == previous else 0
+        if score <= 0:
+            score, first = 0, j
+        score, after, previous = score + 1, j + 1, k
+        if score > most:
+            found, most = (k, (words[first][0], words[j][1])), score
     return found
 
 

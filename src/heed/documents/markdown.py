@@ -25,7 +25,7 @@ KEPT_BLOCK = re.compile(
     re.VERBOSE,
 )
 TABLE = re.compile(
-    r"(?P<head>.*\|.*\n)(?P<line>(?=.*\|)[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t\r]*(?:\n|\Z))"
+    r"(?P<head>(?=.*\|).*\n)(?P<line>(?=.*\|)[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t\r]*(?:\n|\Z))"
     r"(?P<rows>(?:.*\S.*(?:\n|\Z))*+)"
 )
 CELL_END = re.compile(r"((?<!\\)\||\n)")
@@ -36,7 +36,7 @@ INLINE = re.compile(
     rf"""
     (?P<word> (?<!`)(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)
         | <[a-zA-Z][\w+.-]+:[^\s<>]*> | <[^\s<>@]+@[^\s<>]+> | https?://[^\s<>()\[\]]*[\w/]
-        | <(?P<name>code|kbd|samp|var)\b[^<>]*>.*?</(?P=name)> | &\#?\w+; | \[\^[^\]\s]+\] )
+        | <(?P<name>code|kbd|samp|var)\b[^<>]*>.*?</(?P=name)> | &\#?\w+; | \[\^[^\[\]\s]+\] )
     | (?P<kept> !\[(?:[^\[\]\\]|\\.)*\](?:{URL})? | <!--.*?--> | [ ]{{2,}}\r?\n | \\\r?\n | (?<=\S)[ \t]+\#+\s*\Z )
     | (?P<tag> </?[a-zA-Z][^<>]*> )
     | (?P<close> \](?:{URL})? )
@@ -108,7 +108,8 @@ def _inline(text: str, labels: Set[str]) -> list[Token]:
     position = 0
 
     def add(kind: Kind, markup: str) -> None:
-        tokens.append(Token(kind, markup, markup))
+        if markup:
+            tokens.append(Token(kind, markup, markup))
 
     def last(*marks: str) -> int | None:
         return next((i for i in reversed(range(len(opened))) if tokens[opened[i]].markup in marks), None)
