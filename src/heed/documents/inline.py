@@ -275,7 +275,7 @@ def _outside(edge: str, content: str, text: str, kept: Set[str]) -> int:
     known = [i for i, char in enumerate(edge) if char in kept and char in text]
     count = max((text.index(edge[i]) + 1 for i in known), default=0)
     edge = edge[known[-1] + 1 :] if known else edge
-    if text.startswith(edge, count):  # as in H₂O, with <sub>2</sub>
+    if text.startswith(edge + content, count):  # as in H₂O, with <sub>2</sub>
         count += len(edge)
     leading, outside = PUNCTUATION.match(content), PUNCTUATION.match(text, count)
     return outside.end() if outside and not (leading and leading[0]) else count
