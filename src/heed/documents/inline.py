@@ -13,14 +13,14 @@ from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
 from heed.inference.outputs import Translation
 
-PLACEHOLDERS = (range(0xF8F0, 0xF900), range(0xE000, 0xF8F0), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
+PRIVATE_USE = (range(0xF8F0, 0xF900), range(0xE000, 0xF8F0), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 """All private-use characters. In a sentence, one stands for markup that is kept."""
 WHITE_SPACE = re.compile(r"[ \t\n\f\r\xa0]+")
 NO_BREAK = re.compile(r"(?<!\S)(\S+)\xa0(?=(\S+))")
 """The words around a no-break space."""
-WORD = re.compile(r"[^ \t]+")
+SPACED_WORD = re.compile(r"[^ \t]+")
 """A word of `split_words`."""
-PUNCTUATION = re.compile("[^\\w\\s\ue000-\uf8ff\U000f0000-\U0010fffd]*")
+LEADING_PUNCTUATION = re.compile("[^\\w\\s\ue000-\uf8ff\U000f0000-\U0010fffd]*")
 
 Kind = Literal["text", "start", "end", "kept", "block"]
 Span = tuple[int, int]
@@ -135,7 +135,7 @@ def _simplified(tokens: Sequence[Token]) -> list[Token]:
 def _inline_text(tokens: Sequence[Token], escape: Callable[[str], str]) -> Iterator[str | InlineText]:
     """Yield leading white space, the text of tokens with balanced tags, and trailing white space; nothing for none."""
     own = {char for each in tokens for char in each.value}
-    free = (char for char in map(chr, chain.from_iterable(PLACEHOLDERS)) if char not in own)
+    free = (char for char in map(chr, chain.from_iterable(PRIVATE_USE)) if char not in own)
     raw = text = ""
     elements: list[Element] = []
     opened = [-1]
@@ -180,7 +180,7 @@ def place(
         links: pairs of a source word and a target word, separated by spaces.
         kept: characters that are aligned with themselves.
     """
-    src_words, tgt_words = ([each.span() for each in WORD.finditer(text)] for text in (source, target))
+    src_words, tgt_words = ([each.span() for each in SPACED_WORD.finditer(text)] for text in (source, target))
     src_starts, src_stops = ([word[side] for word in src_words] for side in (0, 1))
     aligned = _targets(source, target, links, kept)
     linked = set().union(*aligned.values())
@@ -277,5 +277,5 @@ def _outside(edge: str, content: str, text: str, kept: Set[str]) -> int:
     edge = edge[known[-1] + 1 :] if known else edge
     if text.startswith(edge + content, count):  # as in H₂O, with <sub>2</sub>
         count += len(edge)
-    leading, outside = PUNCTUATION.match(content), PUNCTUATION.match(text, count)
+    leading, outside = LEADING_PUNCTUATION.match(content), LEADING_PUNCTUATION.match(text, count)
     return outside.end() if outside and not (leading and leading[0]) else count

@@ -24,12 +24,12 @@ KEPT_BLOCK = re.compile(
     """,
     re.VERBOSE,
 )
-TABLE = re.compile(
+TABLE_LINES = re.compile(
     r"(?P<head>(?=.*\|).*\n)(?P<line>(?=.*\|)[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t\r]*(?:\n|\Z))"
     r"(?P<rows>(?:.*\S.*(?:\n|\Z))*+)"
 )
 CELL_END = re.compile(r"((?<!\\)\||\n)")
-BLOCK = re.compile("|".join((MARKER, HEADING.pattern)))
+NEW_BLOCK = re.compile("|".join((MARKER, HEADING.pattern)))
 LABEL = re.compile(r"^[ \t>]*\[(?!\^)([^\]\n]+)\]:", re.MULTILINE)
 URL = r"\((?:[^()\\\n]|\\.|\([^()\n]*\))*\)|\[[^\[\]]*\]"
 INLINE = re.compile(
@@ -45,8 +45,7 @@ INLINE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-
-MARK = re.compile(r"\[|\*\*?|__?|~~")
+INLINE_MARK = re.compile(r"\[|\*\*?|__?|~~")
 
 
 def parse(text: str) -> list[Token]:
@@ -71,14 +70,14 @@ def parse(text: str) -> list[Token]:
             continue
         body = _end(HEADING, text, content)
         tokens.append(Token("block", text[start:body]))
-        if table := TABLE.match(text, content):
+        if table := TABLE_LINES.match(text, content):
             position = table.end()
             tokens += [*_cells(table["head"], labels), Token("block", table["line"]), *_cells(table["rows"], labels)]
             continue
         paragraph, position, quotes = text[body:end], end, text.count(">", start, content)
         while position < len(text) and body == content:
             lead = _end(QUOTE, text, position)
-            is_new = any(each.match(text, lead) for each in (KEPT_BLOCK, BLOCK, TABLE))
+            is_new = any(each.match(text, lead) for each in (KEPT_BLOCK, NEW_BLOCK, TABLE_LINES))
             if is_new or text.count(">", position, lead) > quotes:
                 break
             position = _line_end(text, lead)
@@ -145,7 +144,7 @@ def _inline(text: str, labels: Set[str]) -> list[Token]:
                 if start is None and (start := last(*(markup[:size] for size in range(1, len(markup))))) is None:
                     break
                 markup = markup[len(close(start)) :]
-            for mark in MARK.findall(markup):
+            for mark in INLINE_MARK.findall(markup):
                 opened += [len(tokens)] * begins
                 add("text", mark)
         elif found["kept"]:
