@@ -14,6 +14,7 @@ import pytest
 
 import heed as heed_package
 from heed.cli.lines import resumable_output
+from heed.documents.document import split_document
 from heed.inference.translator import Translator
 from tests import forkserver
 from tests.cli.models import LINES, SEARCH, Heed, TinyModel, save_model
@@ -119,6 +120,51 @@ def test_wrong_options_are_one_sentence(translate: Heed, options: list[Any], mes
     status, out, err = translate(*options)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+DOCUMENTS = {
+    "html": "<p>a man <b>rides</b> a bike .</p>\r\n<pre>a</pre>\n",
+    "md": "# a man\n\n*rides* a\nbike .\n\n    a\n",
+}
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_document_keeps_its_markup(translate: Heed, translator: Translator, tmp_path: Path, kind: str) -> None:
+    document = split_document(DOCUMENTS[kind], kind, translator, by_rules=True)
+    (expected,) = document.versions(translator.hypotheses(document.sentences, alignments=True), 1)
+    status, out, _ = translate("--format", kind, text="\ufeff" + DOCUMENTS[kind])
+    assert (status, out) == (0, expected)
+    source, output = tmp_path / "source", tmp_path / "output"
+    source.write_bytes(DOCUMENTS[kind].encode())
+    status, out, _ = translate("--format", kind, "--input", source, "--output", output)
+    assert (status, out, output.read_bytes()) == (0, "", expected.encode())
+
+
+def test_symptoms_of_a_document_are_counted(translate: Heed) -> None:
+    *_, err = translate("--format", "md", text=f"- {LINES[0]}\n")
+    assert "heed: 1 translation reached the length limit of the search and may be cut off.\n" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "message"),
+    [
+        (["--n-best", 2], "", "--n-best is for lines, and --format html translates one document: leave out --n-best."),
+        (["--prefix-file", "x"], "", "leave out --prefix-file."),
+        (["--split-sentences"], "", "leave out --split-sentences."),
+        ([], "<p", "This HTML cannot be translated: a tag or a comment is not closed."),
+    ],
+)
+def test_wrong_documents_are_one_sentence(translate: Heed, options: list[Any], text: str, message: str) -> None:
+    status, out, err = translate("--format", "html", *options, text=text)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_a_document_that_is_not_utf8_is_one_sentence(translate: Heed, tmp_path: Path) -> None:
+    (tmp_path / "page").write_bytes("<p>schön".encode("latin-1"))
+    status, _, err = translate("--format", "html", "--input", tmp_path / "page")
+    assert status == 2
+    assert "page is not UTF-8 (invalid start byte at byte 7): convert it" in err
 
 
 def test_missing_sentence_splitter_is_one_sentence(

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 import heed
 from heed.decoding import NBest
+from heed.documents.document import split_document
 from heed.errors import HeedError
 from heed.inference.engine import Engine
 from heed.inference.searches import DEFAULTS
@@ -88,7 +89,7 @@ def empty_first(serve: Serve, tmp_path: Path) -> TestClient:
 
 def test_a_sentence_with_an_empty_translation_is_copied_and_marked(empty_first: TestClient) -> None:
     body = {"beam": 1, "format": "html", **EN_DE}
-    html = "<p>5 <b>the house</b>.</p>"
+    html = "<p>5</p><b>the house</b>"
     answer = empty_first.post("/translate", json={"q": html, **body}).json()
     assert answer == {"translatedText": html, "symptoms": ["empty"]}
     answer = empty_first.post("/translate", json={"q": ["the house", "7", "the house. 7"], **body}).json()
@@ -119,7 +120,7 @@ def test_html_and_a_negative_number_have_no_alternatives(client: TestClient) -> 
 def test_no_break_spaces_of_html_are_kept_between_copied_words(client: TestClient) -> None:
     html = "<p>10&nbsp;000&nbsp;\n 5 <i>&nbsp;7</i></p>"
     answer = client.post("/translate", json={"q": html, "format": "html", **EN_DE}).json()
-    assert answer["translatedText"] == "<p>10&nbsp;000 5 <i>&nbsp;7</i></p>"
+    assert answer["translatedText"] == "<p>10&nbsp;000 5 <i>7</i></p>"
 
 
 def test_lines_spaces_and_sentences_are_kept(client: TestClient, model: ServedModel) -> None:
@@ -266,12 +267,22 @@ def test_a_model_may_have_a_search_without_a_beam(serve: Serve, model: ServedMod
         assert answer.json()["translatedText"] == (translator.translate(LINES[0])[0] or LINES[0])
 
 
-def test_only_text_nodes_of_html_are_translated(client: TestClient, model: ServedModel) -> None:
+def test_only_the_text_of_html_is_translated(client: TestClient, model: ServedModel) -> None:
     dog, cat = model.translator.translate(["the dog", "a cat & a dog"])
-    html = '<p class="a">the\n dog <b title="the dog">a cat &amp; a dog</b><br/><code>the dog</code></p>'
+    html = '<p class="a">the\n dog</p><b title="the dog">a cat &amp; a dog</b><br/><pre>the dog</pre>'
     answer = client.post("/translate", json={"q": html, "format": "html", **EN_DE}).json()
-    expected = f'<p class="a">{dog} <b title="the dog">{cat}</b><br/><code>the dog</code></p>'
+    expected = f'<p class="a">{dog}</p><b title="the dog">{cat}</b><br/><pre>the dog</pre>'
     assert answer["translatedText"] == expected.replace("&", "&amp;")
+
+
+@pytest.mark.parametrize(("kind", "text"), [("html", "<p>the <b>dog</b></p>"), ("md", "# the **dog**\n")])
+def test_markup_is_put_around_aligned_words(client: TestClient, model: ServedModel, kind: str, text: str) -> None:
+    (found,) = model.translator.hypotheses("the dog", alignments=True)[0]
+    document = split_document(text, kind, model.translator, by_rules=True)
+    (expected,) = document.versions([[found]], 1)
+    texts = [text, "<p>a cat</p>" if kind == "html" else "a cat"]  # the second one needs no alignment
+    answer = client.post("/translate", json={"q": texts, "format": kind.upper(), **EN_DE}).json()
+    assert answer["translatedText"][0] == expected
 
 
 def test_languages_of_a_request(client: TestClient) -> None:
@@ -363,7 +374,7 @@ def test_models_that_cannot_be_told_apart_are_refused(model: ServedModel) -> Non
         ({"q": 3}, "Invalid request: q must be a string or a list."),
         ({"q": ["a", 3]}, "q.1 must be a string"),
         ({"q": {"a": 1}}, "q"),
-        ({"format": "pdf"}, "format must be 'text' or 'html'"),
+        ({"format": "pdf"}, "format must be 'text', 'html' or 'md'"),
         ({"beam": "x"}, "beam must be a valid integer"),
         ({"alternatives": 12}, "alternatives must be at most 11."),
         ({"beam": 1, "alternatives": 1}, "beam must be from 2"),

@@ -122,6 +122,16 @@ def read_lines(stream: BinaryIO | PipeReader, name: str) -> Iterator[str]:
             ) from error
 
 
+def read_text(stream: BinaryIO, name: str) -> str:
+    """Return all of a stream, which messages call ``name``; raise a HeedError unless it is UTF-8."""
+    try:
+        return stream.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise HeedError(
+            f"{name} is not UTF-8 ({error.reason} at byte {error.start + 1}): convert it, for example with `iconv`."
+        ) from error
+
+
 def write_lines(lines: Iterable[str], *, needs_reader: bool = False) -> None:
     """Print lines as UTF-8 and flush after each. Paths that are not UTF-8 are written as their original bytes.
 
@@ -132,14 +142,19 @@ def write_lines(lines: Iterable[str], *, needs_reader: bool = False) -> None:
         needs_reader: the command writes nothing else: raise a BrokenPipeError instead.
     """
     for line in lines:
-        try:
-            with writing(Path("Standard output")):
-                sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape") + b"\n")
-                sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            if needs_reader:
-                raise
-            discard_output()
+        write_text(f"{line}\n", needs_reader=needs_reader)
+
+
+def write_text(text: str, *, needs_reader: bool = False) -> None:
+    """Print a text as it is, see `write_lines`."""
+    try:
+        with writing(Path("Standard output")):
+            sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        if needs_reader:
+            raise
+        discard_output()
 
 
 def discard_output() -> None:

@@ -3,9 +3,11 @@
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -18,10 +20,12 @@ from heed.cli.lines import (
     path_text,
     read_file,
     read_lines,
+    read_text,
     resumable_output,
     standard_input,
     translator_progress,
     write_lines,
+    write_text,
 )
 from heed.errors import HeedError
 from heed.evaluation.symptoms import TRANSLATION_SYMPTOMS
@@ -33,12 +37,18 @@ if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
 
+PROTECT = {"auto": None, "on": True, "off": False}
+
+
 def run(args: argparse.Namespace) -> None:
     _check_options(args)
     with ExitStack() as stack:
         stream = stack.enter_context(args.input.open("rb")) if args.input else standard_input()
         translator = load_translator(args)
         _translations(translator, [], args, chunk=1)  # reports wrong options before a file is touched
+        if args.format != "text":
+            _translate_document(translator, stream, args)
+            return
         write: Callable[[Iterable[str]], None] = partial(write_lines, needs_reader=True)
         done = 0
         if args.output:
@@ -60,9 +70,28 @@ def run(args: argparse.Namespace) -> None:
                 shown[symptom] = count + 1, first
             write(_format(args, number, source, translations))
     for symptom, (count, first) in shown.items():
-        messages = TRANSLATION_SYMPTOMS[symptom]
-        said = f"1 translation {messages['one']}" if count == 1 else f"{count:,} translations {messages['several']}"
-        print(f"heed: {said}, the first in line {first:,} (--json marks them).", file=sys.stderr)
+        print(f"heed: {_said(symptom, count)}, the first in line {first:,} (--json marks them).", file=sys.stderr)
+
+
+def _translate_document(translator: "Translator", stream: BinaryIO, args: argparse.Namespace) -> None:
+    """Translate the whole input as one document in HTML or Markdown."""
+    from heed.documents.document import split_document
+
+    text = read_text(stream, str(args.input or "the input"))
+    document = split_document(text, args.format, translator, by_rules=find_spec("sentencex") is not None)
+    total = len(document.sentences)
+    with translator_progress(translator, "Translating", total=total, prints_results=not args.output):
+        blocks: dict[str, Any] = {"chunk": LINES_AT_ONCE, "alignments": document.needs_alignments}
+        blocks |= {"protect": True} if document.has_kept else {}
+        n_best = list(_translations(translator, document.sentences, args, **blocks))
+    ((translated, sentences),) = document.versions(n_best, 1).items()
+    if args.output:
+        write_file(args.output, translated, into_devices=True)
+    else:
+        write_text(translated, needs_reader=True)
+    shown = Counter(symptom for each in sentences for symptom in each.symptoms)
+    for symptom, count in shown.items():
+        print(f"heed: {_said(symptom, count)}.", file=sys.stderr)
 
 
 def synthesize(args: argparse.Namespace) -> None:
@@ -115,8 +144,17 @@ def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, s
     return f"{path}: {translator.directions[0]} translations of {path_text(file)}"
 
 
+def _said(symptom: str, count: int) -> str:
+    messages = TRANSLATION_SYMPTOMS[symptom]
+    return f"1 translation {messages['one']}" if count == 1 else f"{count:,} translations {messages['several']}"
+
+
 def _check_options(args: argparse.Namespace) -> None:
     """Refuse combinations of options that contradict each other, before the model is loaded."""
+    by_line = ("n_best", "json", "scores", "alignments", "prefix", "prefix_file", "resume", "split_sentences")
+    if args.format != "text" and (given := next((name for name in by_line if getattr(args, name)), None)):
+        flag = f"--{given.replace('_', '-')}"
+        raise HeedError(f"{flag} is for lines, and --format {args.format} translates one document: leave out {flag}.")
     if args.n_best is not None and args.split_sentences:
         raise HeedError("--n-best and --split-sentences do not go together: a line of sentences has one translation.")
     if args.prefix and args.prefix_file:
@@ -175,8 +213,7 @@ def _translations(
 
     ``blocks`` are arguments of `Translator.stream_hypotheses`.
     """
-    options: Any = {**blocks, "alignments": args.alignments, **search_options(args)}
-    options["protect"] = {"auto": None, "on": True, "off": False}[args.protect]
+    options: Any = {"alignments": args.alignments, "protect": PROTECT[args.protect], **blocks, **search_options(args)}
     if args.terms:
         from heed.inference.constraints import Terms
 

@@ -71,13 +71,20 @@ class TranslateRequest(ConstrainedRequest):
     q: Annotated[UnicodeText | list[UnicodeText], Field(description="A text, or several.", examples=["The dog runs."])]
     source: Annotated[LanguageCode, Field(description="Language code, or `auto`.")]
     target: Annotated[LanguageCode, Field(description="Language code.")]
-    format: Annotated[Literal["text", "html"] | None, BeforeValidator(lambda kind: kind and str(kind).lower())] = "text"
-    alternatives: Annotated[int | None, Field(description="Further translations to return. HTML has none.")] = 0
+    format: Annotated[
+        Literal["text", "html", "md"] | None, BeforeValidator(lambda kind: kind and str(kind).lower())
+    ] = "text"
+    alternatives: Annotated[
+        int | None, Field(description="Further translations to return. HTML and Markdown have none.")
+    ] = 0
     beam: Annotated[
         int | None, Field(ge=1, description="Beam size. Default: the one that the model was scored with.")
     ] = None
     tag: Annotated[
         UnicodeText | None, Field(max_length=100, description="The kind of text: a tag of the model's training texts.")
+    ] = None
+    protect: Annotated[
+        bool | None, Field(description="Copy variables, tags, addresses. Default: if the model has placeholders.")
     ] = None
     log_probs: Annotated[bool, Field(description="Return log p of each subword and word, by heed's own engine.")] = (
         False

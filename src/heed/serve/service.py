@@ -14,13 +14,12 @@ from typing import Any
 from fastapi.concurrency import run_in_threadpool
 
 from heed.decoding import BeamSearch
+from heed.documents.document import MARKUP, Document, split_document, text_of
 from heed.errors import require
 from heed.inference.outputs import Translation
-from heed.inference.segmentation import SentenceSplitter, sentence_rules
+from heed.inference.segmentation import sentence_rules
 from heed.languages import base_language
-from heed.serve.documents import Document, html_document, text_document
 from heed.serve.errors import ApiError
-from heed.serve.html import text_of
 from heed.serve.models import Models, Route
 from heed.serve.observation import Metrics
 from heed.serve.schemas import (
@@ -37,6 +36,7 @@ from heed.serve.worker import Key, Worker
 
 AUTO = "auto"
 """The source language code that requests detection."""
+TEXT = "text"
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ class Service:
     async def translate(self, body: TranslateRequest) -> TranslateResponse:
         """Translate the texts of a request."""
         given, shaped = (body.q, list) if isinstance(body.q, list) else ([body.q], itemgetter(0))
-        # The text nodes of HTML have too many combinations. LibreTranslate offers no alternatives either.
+        # The sentences of a page have too many combinations. LibreTranslate offers no alternatives either.
         asked, limits = max(0, body.alternatives or 0), self.settings
-        alternatives = 0 if body.format == "html" else asked
+        alternatives = 0 if body.format in MARKUP else asked
         self.check_size(*given)
         if asked >= limits.max_beam:
             raise ApiError(f"alternatives must be at most {limits.max_beam - 1}.")
@@ -159,16 +159,16 @@ class Service:
     def _text(self, content: str, body: TranslateRequest) -> _Text:
         """Return a text with its language and its model, split into sentences."""
         if body.source == AUTO:
-            detection = self._detect(text_of(content) if body.format == "html" else content)[0]
+            detection = self._detect(text_of(content, body.format or TEXT))[0]
         else:
             detection = Detection(language=self.models.find_language(body.source), confidence=100)
         if body.model is None and detection.language == self.models.find_language(body.target):
             return _Text(detection, None, Document([content]))
         route = self.find_route(detection.language, body.target, body.model)
         by_rules = self.settings.split_sentences and not body.prefix
-        splitter = SentenceSplitter(route.translator, by_rules=by_rules)
-        divide = html_document if body.format == "html" else text_document
-        return _Text(detection, route, divide(content, splitter))
+        return _Text(
+            detection, route, split_document(content, body.format or TEXT, route.translator, by_rules=by_rules)
+        )
 
     def _detect(self, text: str) -> list[Detection]:
         """Return the source languages of the models by their probability, if the text is in one of them."""
@@ -202,8 +202,13 @@ class Service:
                 _ = route.translator.model  # an export without one is refused
             own = route.translator.search
             wider = n_best if beam is None and isinstance(own, BeamSearch) and own.beam < n_best else beam
-            sentences = [sentence for text in texts if text.route == route for sentence in text.document.sentences]
-            key = Key(route.translator, n_best, wider, body.prefix, terms, body.tag, body.log_probs)
+            documents = [text.document for text in texts if text.route == route]
+            sentences = [sentence for document in documents for sentence in document.sentences]
+            alignments = any(document.needs_alignments for document in documents)
+            protect = True if any(document.has_kept for document in documents) else body.protect
+            key = Key(
+                route.translator, n_best, wider, body.prefix, terms, body.tag, body.log_probs, alignments, protect
+            )
             return iter(await self.worker(route.model).translate(sentences, key))
 
         routes = list(dict.fromkeys(text.route for text in texts if text.route))

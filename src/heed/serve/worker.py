@@ -34,14 +34,22 @@ class Key(NamedTuple):
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
     tag: str | None = None
     log_probs: bool = False
+    alignments: bool = False
+    protect: bool | None = None
 
     def hypotheses(self, sentences: Sequence[str]) -> list[list[Translation]]:
         """Return the translations of sentences, with heed's own engine for constraints and log p of subwords."""
         translator, terms = self.translator, dict(self.terms)
         if self.prefix or terms or self.log_probs:
             translator = translator.with_own_engine()
-        options: TranslateOptions = {"beam": self.beam, "prefix": self.prefix, "terms": terms, "tag": self.tag}
-        return translator.hypotheses(sentences, n=self.n_best, **options)
+        options: TranslateOptions = {
+            "beam": self.beam,
+            "prefix": self.prefix,
+            "terms": terms,
+            "tag": self.tag,
+            "protect": self.protect,
+        }
+        return translator.hypotheses(sentences, n=self.n_best, alignments=self.alignments, **options)
 
 
 @dataclass(eq=False)

@@ -1,13 +1,14 @@
-"""Find the text nodes of HTML as a browser does. html.toml has the tables of elements."""
+"""Find the text of HTML as a browser does. html.toml has the tables of elements."""
 
 import re
 import tomllib
 from collections.abc import Collection, Mapping
 from html import unescape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from heed.serve.errors import ApiError
+from heed.documents.inline import Token
+from heed.errors import HeedError
 
 # Not html.parser, because patch releases of Python change how it reads comments, declarations and scripts.
 MARKUP_START = re.compile(r"<[a-zA-Z/!?]")
@@ -28,27 +29,21 @@ SCOPE_LIMITS: Mapping[str, Collection[str]] = {
 """By the name of an end tag: the elements at which the search for its start tag ends. Other names: special elements."""
 
 
-class TextNode(NamedTuple):
-    """Text to translate, without character references."""
-
-    text: str
-
-
-def parse(text: str) -> list[str | TextNode]:
-    """Split HTML into text nodes and unchanged strings between them.
+def parse(text: str) -> list[Token]:
+    """Split HTML into text, tags of inline elements (``inline`` of html.toml), and what is kept.
 
     The attributes ``translate="no"`` and ``class="notranslate"`` and the elements ``kept`` of html.toml exclude the
     text in an element, and ``translate="yes"`` includes it again.
 
     Raises:
-        ApiError: if a tag, a comment, or an element with raw text is not closed.
+        HeedError: if a tag, a comment, or an element with raw text is not closed.
     """
-    pieces: list[str | TextNode] = []
+    tokens: list[Token] = []
     elements = _OpenElements()
     position = 0
     while markup := MARKUP_START.search(text, position):
         start, raw = markup.start(), None
-        pieces.append(elements.text(text[position:start]))
+        tokens.append(elements.text(text[position:start]))
         if tag := TAG.match(text, start):
             name = tag[2].lower()
             attributes, position = _read_attributes(text, tag.end())
@@ -56,21 +51,27 @@ def parse(text: str) -> list[str | TextNode]:
                 raw = elements.start(name, attributes, is_closed=text.endswith("/>", start, position))
             elif name not in ELEMENTS["unending"]:
                 elements.close([name], SCOPE_LIMITS.get(name, ELEMENTS["special"]))
+            tokens.append(tag_token(text[start:position], tag))
         else:
             position = _found(COMMENT.match(text, start)).end()
-        pieces.append(text[start:position])
+            tokens.append(Token("kept", text[start:position]))
         if raw:
             end = _found(re.compile(rf"</{raw}(?=[ \t\n\f\r/>])", re.IGNORECASE).search(text, position)).start()
             content = text[position:end]
-            pieces.append(elements.text(content) if raw in ELEMENTS["escapable_raw"] else content)
+            tokens.append(elements.text(content) if raw in ELEMENTS["escapable_raw"] else Token("block", content))
             position = end
-    pieces.append(elements.text(text[position:]))
-    return [piece for piece in pieces if piece not in ("", TextNode(""))]
+    tokens.append(elements.text(text[position:]))
+    return [token for token in tokens if token.markup]
 
 
-def text_of(text: str) -> str:
-    """Return the text nodes of HTML, separated by spaces. Errors: see `parse`."""
-    return " ".join(node.text for node in parse(text) if isinstance(node, TextNode))
+def tag_token(markup: str, tag: re.Match[str]) -> Token:
+    """Return the token of a tag, given the match of `TAG`."""
+    name = tag[2].lower()
+    if name not in ELEMENTS["inline"]:
+        return Token("block", markup)
+    if name in ELEMENTS["void"]:
+        return Token("kept", markup, "\n" * (name == "br"))
+    return Token("end" if tag[1] else "start", markup, name)
 
 
 class _OpenElements:
@@ -81,8 +82,8 @@ class _OpenElements:
         self._kept = [False]
         """For each, whether its text is not translated."""
 
-    def text(self, content: str) -> str | TextNode:
-        return content if self._kept[-1] else TextNode(unescape(content))
+    def text(self, content: str) -> Token:
+        return Token("kept" if self._kept[-1] else "text", content, unescape(content))
 
     def start(self, name: str, attributes: Mapping[str, str], *, is_closed: bool) -> str | None:
         """Open an element; return its name if its content is raw text."""
@@ -122,5 +123,5 @@ def _read_attributes(text: str, position: int) -> tuple[dict[str, str], int]:
 
 def _found(match: re.Match[str] | None) -> re.Match[str]:
     if match is None:
-        raise ApiError("This HTML cannot be translated: a tag or a comment is not closed.")
+        raise HeedError("This HTML cannot be translated: a tag or a comment is not closed.")
     return match

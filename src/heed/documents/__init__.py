@@ -1,0 +1,1 @@
+"""Documents with markup: text to translate, and what is kept around it."""
