@@ -177,6 +177,10 @@ def constrain(life: Life) -> None:
     for text in life.heed(*command[:2], "--input", str(file), "--protect", "on").out.split("\n")[:-1]:
         if sum(text.count(span) for span in spans) != 1:
             life.problems.append(f"constrain --protect: {text}")
+    file.write_text(f"<p>{source} <b>{source}</b><br>{source}</p>", encoding="utf-8")
+    page = life.heed(*command[:2], "--input", str(file), "--format", "html").out
+    if any(page.count(tag) != 1 for tag in ("<p>", "<b>", "</b>", "<br>", "</p>")):
+        life.problems.append(f"constrain --format html: {page}")
 
 
 def score(life: Life) -> None:
