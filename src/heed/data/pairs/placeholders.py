@@ -17,7 +17,7 @@ ONE_IN = 3
 """Of the pairs with shared words, one in this many has placeholders."""
 MOST = 3
 """Placeholders of a pair."""
-WORD = re.compile(r"[^\W_](?:[^\s]*[^\W_])?")
+BARE_WORD = re.compile(r"[^\W_](?:[^\s]*[^\W_])?")
 """A word without the punctuation around it."""
 
 
@@ -39,7 +39,7 @@ def with_placeholders(block: Sentences, digests: Digests) -> Sentences:
 
 def shared_words(src: str, tgt: str) -> list[str]:
     """Return the names and numbers that occur once in each sentence: words with an upper-case letter or a digit."""
-    counts = [Counter(WORD.findall(side)) for side in (src, tgt)]
+    counts = [Counter(BARE_WORD.findall(side)) for side in (src, tgt)]
     return [word for word in counts[0] if all(each[word] == 1 for each in counts) and _is_name(word)]
 
 
@@ -48,4 +48,4 @@ def _is_name(word: str) -> bool:
 
 
 def _replaced(sentence: str, word: str, placeholder: str) -> str:
-    return WORD.sub(lambda match: placeholder if match[0] == word else match[0], sentence)
+    return BARE_WORD.sub(lambda match: placeholder if match[0] == word else match[0], sentence)
