@@ -160,6 +160,18 @@ def test_what_the_vocabulary_lacks_of_a_prefix_is_restored(tiny_model: Callable[
         assert text.startswith("»Ωß der ï")
 
 
+@pytest.mark.parametrize(
+    ("options", "lacking"), [({}, "Ω, z, ß"), ({"model_type": "word", "hard_vocab_limit": False}, "ΩKatzeß")]
+)
+def test_a_term_that_the_vocabulary_cannot_write_is_refused(
+    options: dict[str, Any], lacking: str, tiny_model: Callable[..., Seq2Seq]
+) -> None:
+    tokenizer = train_tokenizer([*LINES, *TEXTS], vocab_size=40 if options else 90, joint=True, **options)
+    model = tiny_model("rnn", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab)
+    with pytest.raises(HeedError, match=rf"the term ΩKatzeß: its vocabulary lacks {lacking}\.$"):
+        Translator(model, tokenizer).translate(LINES, terms={"dog": "ΩKatzeß"})
+
+
 def test_each_sentence_has_its_own_prefix_and_empty_ones_change_nothing(translator: Translator) -> None:
     prefixes = ["", "Kinder", "", "42 a", "", "b"]
     found, free = translator.translate(LINES, prefix=prefixes), translator.translate(LINES)

@@ -171,10 +171,9 @@ class Writing:
             for term in terms
         ]
         if () in found:
-            term = terms[found.index(())]
-            raise HeedError(
-                f"The model cannot write the term {' | '.join(term.targets)}: its tokenizer lacks a character."
-            )
+            targets = terms[found.index(())].targets
+            lacking = ", ".join(dict.fromkeys(part.strip() for each in targets for part in self.unknown(each)))
+            raise HeedError(f"The model cannot write the term {' | '.join(targets)}: its vocabulary lacks {lacking}.")
         return [UnmetTerms(self, tuple(found))] if found else []
 
     def spell(self, text: bytes) -> list[int]:
