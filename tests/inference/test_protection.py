@@ -10,11 +10,12 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from heed.data.pairs.placeholders import PROTECTED
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.documents.document import split_document
 from heed.errors import HeedError
 from heed.inference.engine import Engine, TorchEngine
-from heed.inference.protection import PROTECTED, Masked
+from heed.inference.protection import Masked
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import PLACEHOLDERS
@@ -60,6 +61,7 @@ def test_masked_sentences_are_restored(parts: list[tuple[str, str]]) -> None:
         ("Hello {name}.", "hallo\ue000du", "hallo {name} du"),
         ("one<br>two", "eins \ue000 zwei", "eins<br>zwei"),
         ("one <br>two", "eins \ue000 zwei", "eins <br>zwei"),
+        ("one.<br>Two", "eins. \ue000 Zwei", "eins.<br>Zwei"),
         ("{a}{b} x", "x \ue000 \ue001", "x {a}{b}"),
         ("{a} and {b}", "\ue001\ue000", "{b} {a}"),
         ("{a} x", "x \ue000 \ue007", "x {a} "),
@@ -92,6 +94,9 @@ def test_each_span_is_in_the_translation_once(
     for line, text in zip(LINES, translator.translate(LINES, **options), strict=True):
         assert all(text.count(span) == 1 for span in PROTECTED.findall(line))
     assert translator.translate(LINES[3:5]) == LINES[3:5]  # nothing to translate
+    (found,) = translator.translate(["{a} sleeps {b}"], prefix="der {b} ", **options)
+    assert found.startswith("der {b}")
+    assert found.count("{a}") == found.count("{b}") == 1
     for line, text in zip(LINES[:3], translator.translate(LINES[:3], prefix="der ", **options), strict=True):
         assert text.startswith("der ")
         assert all(text.count(span) == 1 for span in PROTECTED.findall(line))
@@ -127,9 +132,9 @@ def test_a_model_without_placeholders_translates_the_text_between_the_spans(
     assert found[0][0].text.startswith(translator.translate("the man rides a")[0].rstrip(" ."))
     assert found[5][0].text == translator.translate(LINES[5:])[0]
     assert translator.translate(LINES) == translator.translate(LINES, protect=False)
-    with pytest.raises(HeedError, match="placeholders=true"):
+    with pytest.raises(HeedError, match="no placeholders"):
         translator.hypotheses(LINES, n=2, protect=True)
-    with pytest.raises(HeedError, match="placeholders=true"):
+    with pytest.raises(HeedError, match="no placeholders"):
         translator.translate(LINES, prefix="der", protect=True)
 
 

@@ -77,7 +77,7 @@ class CTranslate2Engine(ExportedEngine):
         try:
             check_search(search)
             if constrained:
-                raise HeedError("CTranslate2 knows neither prefixes nor terms as heed does.")
+                raise HeedError("CTranslate2 knows neither prefixes nor terms nor placeholders as heed does.")
         except HeedError as error:
             raise HeedError(f"{error} Give {model_folder.exported_from(self.folder)} for heed's own engine.") from error
 

@@ -11,6 +11,7 @@ from itertools import islice, zip_longest
 
 import torch
 
+from heed.data.pairs.placeholders import PROTECTED
 from heed.decoding.constraints import Constraint, Forbidden
 from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
@@ -18,19 +19,6 @@ from heed.inference.lines import renumbered
 from heed.inference.outputs import Attended, Translation, join_translations
 from heed.symbols import PLACEHOLDERS
 
-EMOJI = "[\u2600-\u27bf\U0001f300-\U0001faff]"
-PROTECTED = re.compile(
-    rf"""</?[a-zA-Z][^<>]*>|&(?:[a-zA-Z]\w*|\#\d+|\#x[\da-fA-F]+);  # tags and characters of HTML
-    |\$?\{{\{{[^{{}}]*\}}\}}|\$?\{{[^{{}}]*\}}                       # {{name}}, ${{name}}, {{{{name}}}}
-    |(?<![\d%])%(?:\(\w+\)|\d+\$)?[-+\#0]*\d*(?:\.\d+)?[sdifgxXu@](?!\w)  # %s, %(name)d, %1$s, %.2f
-    |(?:\w+://|www\.)[^\s<>"]*[^\s<>".,;:!?)\]}}'’”»]
-    |[\w.+-]+@[\w-]+(?:\.[\w-]+)+
-    |\b(?:[A-Za-z]+[-_]?\d\w*(?:[-.]\d\w*)*|\d+[A-Za-z]+\d\w*|\w+_\w+)\b  # B12, COVID-19, 3f9a, user_name; not 5km
-    |[\U0001f1e6-\U0001f1ff]{{2}}|{EMOJI}(?:[\ufe0f\U0001f3fb-\U0001f3ff]|\u200d{EMOJI})*
-    |[\ue000-\uf8ff]                                               # private use: a placeholder, if it came from a user
-    """,
-    re.VERBOSE,
-)
 ALL = "".join(PLACEHOLDERS)
 ANY_PLACEHOLDER = re.compile(f"[{ALL}]")
 
@@ -56,13 +44,15 @@ class Masked:
         text, end, glued = "", 0, set[tuple[str, bool]]()
         for placeholder, match in zip(spans, found, strict=True):
             text += sentence[end : match.start()]
-            if sentence[: match.start()][-1:].isalnum() or (end and end == match.start()):
-                glued.add((placeholder, False))
-            text += " " * ((placeholder, False) in glued) + placeholder
+            before, after = sentence[: match.start()][-1:], sentence[match.end() :][:1]
+            follows, precedes = bool(end) and end == match.start(), match.end() in starts
+            # Such as <br> between two sentences. A point after a variable belongs to the sentence.
+            if follows or before.isalnum() or (after.isalnum() and not precedes):
+                sides = {(placeholder, False): before, (placeholder, True): "" if precedes else after}
+                glued |= {side for side, char in sides.items() if char.strip()}
+            # Models know words, and placeholders between them.
+            text += " " * ((placeholder, False) in glued) + placeholder + " " * ((placeholder, True) in glued)
             end = match.end()
-            if sentence[end : end + 1].isalnum() and end not in starts:
-                glued.add((placeholder, True))
-                text += " "  # models know words, and placeholders between them
         return cls(text + sentence[end:], spans, frozenset(glued))
 
     def restored(self, translation: str) -> str:
@@ -74,6 +64,12 @@ class Masked:
             translation = re.sub(after, char if (char, True) in self.glued else f"{char} ", translation)
         # A model may write a placeholder that it was not given.
         return ANY_PLACEHOLDER.sub(lambda match: self.spans.get(match[0], ""), translation)
+
+    def in_prefix(self, prefix: str) -> str:
+        """Return the beginning of a translation with placeholders for the spans of the sentence."""
+        for char, span in self.spans.items():
+            prefix = prefix.replace(span, char, 1)
+        return prefix
 
     def named(self, pieces: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
         """Return the pieces of a translation with the spans as pieces."""
@@ -94,7 +90,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Copies(Constraint):
-    """Of the placeholders, each of some occurs once, and the others never."""
+    """Of the pieces that write placeholders, each of some occurs once, and the others never."""
 
     placeholders: Sequence[int]
     missing: frozenset[int]

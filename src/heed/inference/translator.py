@@ -244,10 +244,12 @@ class Translator:
         mask = Masked.of if (self._copies if protect is None else protect) else Masked
         stream = partial(self.with_tag(tag)._stream, search=chosen, constrain=constrain, alignments=alignments)
         if protect and not self._copies:
+            if self.tokenizer.placeholders:
+                self._own.check(chosen, constrained=True)  # an export is refused
             if prefix or (n or 1) > 1:
                 raise HeedError(
-                    "This model was trained without tokenizer.placeholders=true, so protected text cuts lines: they "
-                    "have neither prefixes nor several translations."
+                    "This model has no placeholders (tokenizer.placeholders), so protected text cuts lines: they have "
+                    "neither prefixes nor several translations."
                 )
             return stream_cut(lambda texts: stream([texts], mask=Masked), grouped)
         return stream(grouped, mask=mask)
@@ -338,7 +340,7 @@ class Translator:
         sources = as_list(sources)
         if targets is None:
             ids = encode_lines(self.encode, sources, max_tokens=self.max_tokens)
-            constraints = self._constrain(prefix, terms)(sources)
+            constraints = self._constrain(prefix, terms)([*map(Masked, sources)])
             copied = self._copied_rows(sources, constraints)
             n_best, _ = self._search_lines(sources, ids, self.changed_search(**search), constraints, copied)
             return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
@@ -460,7 +462,7 @@ class Translator:
 
             return self._in_batches(search_rows, [len(ids) + 1 for ids in sources])
 
-    def _constrain(self, prefix: str | Iterable[str], terms: TermsInput) -> Callable[[Sequence[str]], Constraints]:
+    def _constrain(self, prefix: str | Iterable[str], terms: TermsInput) -> Callable[[Sequence[Masked]], Constraints]:
         """Return a function that gives the next lines their constraints, see `stream_hypotheses`."""
         if not prefix and not terms:
             return lambda _: None
@@ -468,12 +470,13 @@ class Translator:
         writing, glossary = Writing.of(self.tokenizer), Terms.of(terms)
         prefixes = repeat(prefix) if isinstance(prefix, str) else iter(prefix)
 
-        def constrain(number: int, line: str) -> list[Constraint]:
+        def constrain(number: int, line: Masked) -> list[Constraint]:
             own = next(prefixes, None)
             if own is None:
                 raise LineError(number, " has no prefix: give one for each line, or one for all.")
             try:
-                return [*writing.prefix(own), *writing.terms(glossary.in_sentence(line))]
+                begin = writing.prefix(line.in_prefix(own))
+                return [*begin, *writing.terms(glossary.in_sentence(line.text))]
             except HeedError as error:
                 raise LineError(number, f": {error}") from error
 
@@ -484,7 +487,7 @@ class Translator:
         blocks: Iterable[list[str]],
         *,
         search: Search,
-        constrain: Callable[[Sequence[str]], Constraints],
+        constrain: Callable[[Sequence[Masked]], Constraints],
         mask: Callable[[str], Masked],
         alignments: bool,
     ) -> Iterator[list[Translation]]:
@@ -494,7 +497,7 @@ class Translator:
             texts = [each.text for each in masked]
             with renumbered(partial(add, done)):
                 src_ids = encode_lines(self.encode, texts, max_tokens=self.max_tokens)
-                constraints = constrain(sentences)
+                constraints = constrain(masked)
                 copied = self._copied_rows(texts, constraints)
                 constraints = self._with_copies(masked, copied, constraints)
                 found, empty = self._search_lines(texts, src_ids, search, constraints, copied)
@@ -531,8 +534,10 @@ class Translator:
     def _with_copies(self, masked: Sequence[Masked], copied: Sequence[int], constraints: Constraints) -> Constraints:
         """Return the constraints of each sentence after that of its placeholders; None if there are none."""
         ids = self.tokenizer.placeholders
+        # Bytes could spell a placeholder too: this one begins private-use characters alone.
+        first_bytes = [id_ for id_, text in enumerate(self.tokenizer.tgt_texts) if text == b"\xee"] if ids else []
         copies = [
-            [Copies([*ids.values()], frozenset(ids[char] for char in each.spans))]
+            [Copies([*ids.values(), *first_bytes], frozenset(ids[char] for char in each.spans))]
             if each.spans and row not in copied
             else []
             for row, each in enumerate(masked)

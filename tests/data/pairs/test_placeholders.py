@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heed.data.pairs.augmentation import BPEDropout
 from heed.data.pairs.pairs import encode
-from heed.data.pairs.placeholders import MIN_PAIRS, MOST, ONE_IN, shared_words, with_placeholders
+from heed.data.pairs.placeholders import MIN_PAIRS, MOST, ONE_IN, shared, with_placeholders
 from heed.data.text.noise import Noise, add_noise
 from heed.data.text.source import Sentences, pair_digests
 from heed.errors import HeedError
@@ -30,19 +30,23 @@ ANY = re.compile(f"[{''.join(PLACEHOLDERS)}]")
 
 
 @pytest.mark.parametrize(
-    ("src", "tgt", "shared"),
+    ("src", "tgt", "spans", "words"),
     [
-        ("Tom saw Mary.", "Tom sah Maria.", ["Tom"]),
-        ("Tom, (Tom) has 3 dogs", "Tom hat 3 Hunde", ["3"]),
-        ("the man", "the man", []),
-        ("In 12:30 or 3.5%?", "Um 12:30, 3,5%!", ["12:30"]),
+        ("Tom saw Mary.", "Tom sah Maria.", [], ["Tom"]),
+        ("Tom, (Tom) has 3 dogs", "Tom hat 3 Hunde", [], ["3"]),
+        ("the man", "the man", [], []),
+        ("Tom{name} {0}, %1$s", "{0} {name}Tom: %2$s", ["{name}", "{0}"], ["Tom"]),
+        ("B12 <br>user_id", "B12<br> user_id B12", ["<br>", "user_id"], []),
+        ("In 12:30 or 3.5%?", "Um 12:30, 3,5%!", [], ["12:30"]),
     ],
 )
-def test_names_and_numbers_that_occur_once_on_both_sides_are_shared(src: str, tgt: str, shared: list[str]) -> None:
-    assert shared_words(src, tgt) == shared
+def test_names_and_numbers_that_occur_once_on_both_sides_are_shared(
+    src: str, tgt: str, spans: list[str], words: list[str]
+) -> None:
+    assert shared(src, tgt) == (spans, words)
 
 
-words = st.sampled_from(["Tom", "Mary", "12", "3.5", "dog", "Hund", "ran,", "(Paul)", "\ue001", "B12!"])
+words = st.sampled_from(["Tom", "Mary", "12", "3.5", "dog", "Hund", "ran,", "(Paul)", "{x}", "B12!"])
 sentences = st.lists(words, max_size=9).map(" ".join)
 
 
@@ -56,11 +60,12 @@ def test_both_sides_have_the_same_placeholders_as_a_function_of_the_pair(
     for row, (src, tgt) in enumerate(pairs):
         alone = with_placeholders(Sentences([src], [tgt]), digests[row : row + 1])
         assert (alone.src[0], alone.tgt[0]) == (found.src[row], found.tgt[row])
-        shared = shared_words(src, tgt)[:MOST] if (digest + row) % ONE_IN == 0 else []
+        spans, words = shared(src, tgt)
+        replaced = [*spans, *(words[:MOST] if (digest + row) % ONE_IN == 0 else [])]
         added = [Counter(ANY.findall(after)) - Counter(ANY.findall(before)) for before, after in
                  ((src, found.src[row]), (tgt, found.tgt[row]))]  # fmt: skip
         assert added[0] == added[1]
-        assert added[0].total() == len(shared)
+        assert added[0].total() == len(replaced)
         assert len(found.src[row].split()) == len(src.split())
 
 

@@ -1,7 +1,8 @@
 """Placeholders in training text, so that a model learns to copy them: `heed.inference.protection` uses them.
 
-Few corpora have markup or addresses. Names and numbers that both sides of a pair share are found in most, and are
-replaced by placeholders in a part of the pairs (compare Luong et al. 2015, "Addressing the rare word problem").
+They stand for protected spans that both sides of a pair share. Few corpora have such spans. Names and numbers that both
+sides share are found in most, and become placeholders in a part of the pairs (compare Luong et al. 2015, "Addressing
+the rare word problem").
 """
 
 import re
@@ -11,41 +12,62 @@ from collections.abc import Mapping
 from heed.data.text.source import Digests, Sentences
 from heed.symbols import PLACEHOLDERS
 
+EMOJI = "[\u2600-\u27bf\U0001f300-\U0001faff]"
+PROTECTED = re.compile(
+    rf"""</?[a-zA-Z][^<>]*>|&(?:[a-zA-Z]\w*|\#\d+|\#x[\da-fA-F]+);  # tags and characters of HTML
+    |\$?\{{\{{[^{{}}]*\}}\}}|\$?\{{[^{{}}]*\}}                       # {{name}}, ${{name}}, {{{{name}}}}
+    |(?<![\d%])%(?:\(\w+\)|\d+\$)?[-+\#0]*\d*(?:\.\d+)?[sdifgxXu@](?!\w)  # %s, %(name)d, %1$s, %.2f
+    |(?:\w+://|www\.)[^\s<>"]*[^\s<>".,;:!?)\]}}'’”»]
+    |[\w.+-]+@[\w-]+(?:\.[\w-]+)+
+    |\b(?:[A-Za-z]+[-_]?\d\w*(?:[-.]\d\w*)*|\d+[A-Za-z]+\d\w*|\w+_\w+)\b  # B12, COVID-19, 3f9a, user_name; not 5km
+    |[\U0001f1e6-\U0001f1ff]{{2}}|{EMOJI}(?:[\ufe0f\U0001f3fb-\U0001f3ff]|\u200d{EMOJI})*
+    |[\ue000-\uf8ff]                                               # private use: a placeholder, if a user types it
+    """,
+    re.VERBOSE,
+)
+"""Text that stays as it is: variables, tags, addresses, identifiers."""
 MIN_PAIRS = 100
 """The fewest pairs with a shared word from which a model learns placeholders."""
 ONE_IN = 3
 """Of the pairs with shared words, one in this many has placeholders."""
 MOST = 3
 """Placeholders of a pair."""
-BARE_WORD = re.compile(r"[^\W_](?:[^\s]*[^\W_])?")
-"""A word without the punctuation around it."""
+TOKEN = re.compile(rf"{PROTECTED.pattern}|[^\W_]+(?:['’.:,-][^\W_]+)*", re.VERBOSE)
+"""A span, or a word without the punctuation around it."""
 
 
 def count_sharing(block: Sentences) -> Mapping[str, int]:
-    """Return how many pairs of a block have a shared word."""
-    return {"pairs": sum(bool(shared_words(*pair)) for pair in zip(block.src, block.tgt, strict=True))}
+    """Return how many pairs of a block have a span or a word that they share."""
+    return {"pairs": sum(any(shared(*pair)) for pair in zip(block.src, block.tgt, strict=True))}
 
 
 def with_placeholders(block: Sentences, digests: Digests) -> Sentences:
-    """Return pairs with placeholders for shared words of some of them, as a function of each pair's digest alone."""
+    """Return pairs with placeholders for shared spans, and for shared words in some of them.
+
+    It is a function of each pair and its digest alone.
+    """
     src, tgt = block.src.copy(), block.tgt.copy()
     for row, digest in enumerate(digests.tolist()):
-        words = () if digest % ONE_IN else shared_words(src[row], tgt[row])[:MOST]
-        for number, word in enumerate(words, digest // ONE_IN):
-            placeholder = PLACEHOLDERS[number % len(PLACEHOLDERS)]
-            src[row], tgt[row] = (_replaced(side[row], word, placeholder) for side in (src, tgt))
+        spans, words = shared(src[row], tgt[row])
+        chosen = [*spans[: len(PLACEHOLDERS) - MOST], *(() if digest % ONE_IN else words[:MOST])]
+        first = digest // ONE_IN
+        placeholders = {token: PLACEHOLDERS[number % len(PLACEHOLDERS)] for number, token in enumerate(chosen, first)}
+        if placeholders:
+            src[row], tgt[row] = (_replaced(side[row], placeholders) for side in (src, tgt))
     return Sentences(src, tgt)
 
 
-def shared_words(src: str, tgt: str) -> list[str]:
-    """Return the names and numbers that occur once in each sentence: words with an upper-case letter or a digit."""
-    counts = [Counter(BARE_WORD.findall(side)) for side in (src, tgt)]
-    return [word for word in counts[0] if all(each[word] == 1 for each in counts) and _is_name(word)]
+def shared(src: str, tgt: str) -> tuple[list[str], list[str]]:
+    """Return the spans, and the names and numbers, that occur once in each sentence.
+
+    A name is a word with an upper-case letter.
+    """
+    counts = [Counter(TOKEN.findall(side)) for side in (src, tgt)]
+    once = [token for token in counts[0] if all(each[token] == 1 for each in counts)]
+    spans = [token for token in once if PROTECTED.fullmatch(token)]
+    names = [token for token in once if token != token.lower() or any(map(str.isdigit, token))]
+    return spans, [name for name in names if name not in spans]
 
 
-def _is_name(word: str) -> bool:
-    return word != word.lower() or any(map(str.isdigit, word))
-
-
-def _replaced(sentence: str, word: str, placeholder: str) -> str:
-    return BARE_WORD.sub(lambda match: placeholder if match[0] == word else match[0], sentence)
+def _replaced(sentence: str, placeholders: Mapping[str, str]) -> str:
+    return TOKEN.sub(lambda match: placeholders.get(match[0], match[0]), sentence)

@@ -23,7 +23,7 @@ from heed.data.text.corpus import TrainingSet
 from heed.data.text.source import WordCounts
 from heed.errors import HeedError
 from heed.options import AtLeast1, UnitInterval, validated
-from heed.progress import announced
+from heed.progress import announced, print_line
 from heed.symbols import BOS, EOS, PAD, PLACEHOLDERS, UNK
 
 THREADS = 4
@@ -184,8 +184,12 @@ class TokenizerTrainer:
 
 
 def _has_shared_words(text: TrainingSet) -> bool:
-    """Return whether a model can learn to copy placeholders from a text."""
-    return text.count_in_pairs(count_sharing)["pairs"] >= MIN_PAIRS
+    """Return whether a model can learn to copy placeholders from a text, and say how many pairs have what it needs."""
+    pairs = text.count_in_pairs(count_sharing)["pairs"]
+    has_enough = pairs >= MIN_PAIRS
+    said = "are learned" if has_enough else f"are not learned from fewer than {MIN_PAIRS} pairs"
+    print_line(f"Placeholders {said}: {pairs:,} pairs share a name, a number or protected text.")
+    return has_enough
 
 
 def _explain_error(message: str, size: int) -> str:
