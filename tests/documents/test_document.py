@@ -113,7 +113,7 @@ def test_markup_of_a_hundred_sentences(translator: Translator, kind: str, order:
         source = f"{marked(words, kind, rng)}\n"
         document = split_document(source, kind, translator, by_rules=False)
         found, text = translated(document, ORDERS[order])
-        assert re.sub(markup(kind), "", found.replace("<br>", " ")).split() == [word for word in text.split() if word.isalnum()]
+        assert re.sub(markup(kind), "", found).split() == [word for word in text.split() if word.isalnum()]
         assert sorted(re.findall(markup(kind), found)) == sorted(re.findall(markup(kind), source))
         if order == "same":
             assert found.lower() == source.lower()
@@ -133,7 +133,7 @@ def test_an_element_goes_on_in_the_next_sentence(translator: Translator) -> None
 def test_a_line_break_may_end_a_sentence(translator: Translator) -> None:
     document = split_document("<p>One two.<br>Three four.<br></p>", "html", translator, by_rules=True)
     assert document.sentences == ["One two.", "\uf8f0 Three four."]
-    assert translated(document, ORDERS["same"])[0] == "<p>ONE TWO.<br>THREE FOUR.<br></p>"
+    assert translated(document, ORDERS["same"])[0] == "<p>ONE TWO. <br> THREE FOUR.<br></p>"
 
 
 CUT = ["The", "big", "dog", "the cat", "a bird"]

@@ -58,8 +58,6 @@ class InlineText:
     elements: Sequence[Element]
     kept: Mapping[str, str]
     """Markup by its placeholder in the text."""
-    breaks: Sequence[str]
-    """The markup of line breaks."""
     no_breaks: Sequence[tuple[str, str]]
     """Words with a no-break space in between."""
     escape: Callable[[str], str]
@@ -82,10 +80,7 @@ class InlineText:
             parts += [kept.pop(char, "") if char in self.kept else char for char in self.escape(text[start:stop])]
             parts.append(tag)
             start = stop
-        written = "".join(parts)
-        for markup in self.breaks:  # the spaces around it were for the model
-            written = written.replace(f" {markup} ", markup)
-        return written
+        return "".join(parts)
 
 
 def inline_texts(tokens: Sequence[Token], escape: Callable[[str], str], *, aligned: bool) -> Iterator[str | InlineText]:
@@ -145,7 +140,6 @@ def _inline_text(tokens: Sequence[Token], escape: Callable[[str], str]) -> Itera
     elements: list[Element] = []
     opened = [-1]
     kept: dict[str, str] = {}
-    breaks: list[str] = []
     for kind, markup, value in tokens:
         if kind == "start":
             elements.append(Element((len(text), 0), (markup, ""), opened[-1]))
@@ -159,14 +153,13 @@ def _inline_text(tokens: Sequence[Token], escape: Callable[[str], str]) -> Itera
                     raise HeedError("A paragraph of this document has too much markup: split it.")
                 kept[char] = markup
                 is_break = "\n" in value and not value.strip()
-                breaks += [markup] * is_break
                 value = f" {char} " if is_break else char  # a sentence may end before a line break
             raw += value
             value = WHITE_SPACE.sub(" ", value if text else value.lstrip())
             text += value.removeprefix(" ") if text.endswith(" ") else value
     if tokens:
         yield escape(raw[: len(raw) - len(raw.lstrip())])
-        yield InlineText(text.rstrip(), elements, kept, breaks, NO_BREAK.findall(raw), escape)
+        yield InlineText(text.rstrip(), elements, kept, NO_BREAK.findall(raw), escape)
         yield escape(raw[len(raw.rstrip()) :])
 
 
