@@ -158,6 +158,24 @@ def test_only_lines_with_spans_need_heeds_own_engine(tiny_model: Callable[..., S
     assert {*map(tuple, rows)} == {*map(tuple, fast.encode(LINES[5:]))}
 
 
+def test_an_export_does_not_protect_and_says_so_when_asked(tiny_model: Callable[..., Seq2Seq]) -> None:
+    class Export(TorchEngine):
+        """An engine without constraints, and no other one behind it."""
+
+        has_constraints = False
+
+        def check(self, search: Any, *, constrained: bool = False) -> None:
+            if constrained:
+                raise HeedError("Give the run.")
+
+    translator = make("transformer", tiny_model, placeholders=True)
+    export = Translator(Export(translator.model), translator.tokenizer, src_lang="en", tgt_lang="de")
+    assert export.translate(LINES) == translator.translate(LINES, protect=False)
+    for n in (None, 2):
+        with pytest.raises(HeedError, match=r"Give the run\."):
+            export.hypotheses(LINES, n=n, protect=True)
+
+
 # ---- the tokenizer
 
 
