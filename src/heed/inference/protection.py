@@ -11,7 +11,7 @@ from itertools import islice, zip_longest
 
 import torch
 
-from heed.data.pairs.placeholders import PROTECTED
+from heed.data.pairs.placeholders import PROTECTED, replaced
 from heed.decoding.constraints import Constraint, Forbidden
 from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
@@ -40,20 +40,8 @@ class Masked:
         chosen = sorted(PROTECTED.finditer(sentence), key=lambda match: match[0] not in PLACEHOLDERS)
         found = sorted(chosen[: len(PLACEHOLDERS)], key=re.Match.start)
         spans = dict(zip(PLACEHOLDERS, (match[0] for match in found), strict=False))
-        starts = {match.start() for match in found}
-        text, end, glued = "", 0, set[tuple[str, bool]]()
-        for placeholder, match in zip(spans, found, strict=True):
-            text += sentence[end : match.start()]
-            before, after = sentence[: match.start()][-1:], sentence[match.end() :][:1]
-            follows, precedes = bool(end) and end == match.start(), match.end() in starts
-            # Such as <br> between two sentences. A point after a variable belongs to the sentence.
-            if follows or before.isalnum() or (after.isalnum() and not precedes):
-                sides = {(placeholder, False): before, (placeholder, True): "" if precedes else after}
-                glued |= {side for side, char in sides.items() if char.strip()}
-            # Models know words, and placeholders between them.
-            text += " " * ((placeholder, False) in glued) + placeholder + " " * ((placeholder, True) in glued)
-            end = match.end()
-        return cls(text + sentence[end:], spans, frozenset(glued))
+        text, glued = replaced(sentence, found, [*spans])
+        return cls(text, spans, glued)
 
     def restored(self, translation: str) -> str:
         """Return a translation with the spans in place of their placeholders, and with the spaces around them."""

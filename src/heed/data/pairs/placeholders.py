@@ -7,7 +7,7 @@ the rare word problem").
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from heed.data.text.source import Digests, Sentences
 from heed.symbols import PLACEHOLDERS
@@ -70,4 +70,30 @@ def shared(src: str, tgt: str) -> tuple[list[str], list[str]]:
 
 
 def _replaced(sentence: str, placeholders: Mapping[str, str]) -> str:
-    return TOKEN.sub(lambda match: placeholders.get(match[0], match[0]), sentence)
+    found = [match for match in TOKEN.finditer(sentence) if match[0] in placeholders]
+    return replaced(sentence, found, [placeholders[match[0]] for match in found])[0]
+
+
+def replaced(
+    sentence: str, found: Sequence[re.Match[str]], placeholders: Sequence[str]
+) -> tuple[str, frozenset[tuple[str, bool]]]:
+    """Return a sentence with placeholders for some matches, and spaces between them and what touches them.
+
+    Models know words, and placeholders between them. A point after a variable stays where it is: it belongs to the
+    sentence. Where ``<br>`` stands between two sentences, or touches a letter, it gets spaces.
+
+    Returns:
+        The text, and the added spaces: the placeholder, and whether the space is after it.
+    """
+    starts = {match.start() for match in found}
+    text, end, added = "", 0, set[tuple[str, bool]]()
+    for placeholder, match in zip(placeholders, found, strict=True):
+        text += sentence[end : match.start()]
+        before, after = sentence[: match.start()][-1:], sentence[match.end() :][:1]
+        follows, precedes = bool(end) and end == match.start(), match.end() in starts
+        if follows or before.isalnum() or (after.isalnum() and not precedes):
+            sides = {(placeholder, False): before, (placeholder, True): "" if precedes else after}
+            added |= {side for side, char in sides.items() if char.strip()}
+        text += " " * ((placeholder, False) in added) + placeholder + " " * ((placeholder, True) in added)
+        end = match.end()
+    return text + sentence[end:], frozenset(added)
