@@ -29,7 +29,7 @@ PROTECTED = re.compile(
 MIN_PAIRS = 100
 """The fewest pairs with a shared word from which a model learns placeholders."""
 ONE_IN = 3
-"""Of the pairs with shared words, one in this many has placeholders."""
+"""Of the pairs with shared words, one in this many has placeholders; of those with shared spans, one has none."""
 MOST = 3
 """Placeholders of a pair."""
 TOKEN = re.compile(rf"{PROTECTED.pattern}|[^\W_]+(?:['’.:,-][^\W_]+)*", re.VERBOSE)
@@ -49,7 +49,9 @@ def with_placeholders(block: Sentences, digests: Digests) -> Sentences:
     src, tgt = block.src.copy(), block.tgt.copy()
     for row, digest in enumerate(digests.tolist()):
         spans, words = shared(src[row], tgt[row])
-        chosen = [*spans[: len(PLACEHOLDERS) - MOST], *(() if digest % ONE_IN else words[:MOST])]
+        # The spans of one in three pairs stay, so that a model can read them without protection.
+        kept = digest % ONE_IN == 1
+        chosen = [*(() if kept else spans[: len(PLACEHOLDERS) - MOST]), *(() if digest % ONE_IN else words[:MOST])]
         first = digest // ONE_IN
         placeholders = {token: PLACEHOLDERS[number % len(PLACEHOLDERS)] for number, token in enumerate(chosen, first)}
         if placeholders:
