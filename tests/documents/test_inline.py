@@ -79,7 +79,7 @@ WORDS = ["a", "Hund", "(x)", "y.", "„z“", "2", "\uf8f0", "b\uf8f1,"]
 
 @st.composite
 def trees(draw: st.DrawFn) -> Tree:
-    """Draw nested elements, each around some text, a translation, and links, of which some point nowhere."""
+    """Draw nested elements, each around some text, a translation, and links; some links point nowhere."""
     source, target = (" ".join(draw(st.lists(st.sampled_from(WORDS), max_size=8))) for _ in range(2))
     elements: list[Element] = []
 

@@ -119,7 +119,7 @@ def text_of(text: str, kind: str) -> str:
 
 
 def _aligns(translator: Translator) -> bool:
-    """Return whether a model can say which words are translations of which."""
+    """Return whether a model gives word alignments."""
     if {base_language(translator.src_lang), base_language(translator.tgt_lang)} & WITHOUT_SPACES:
         return False
     try:

@@ -27,11 +27,11 @@ PROTECTED = re.compile(
 )
 """Text that stays as it is: variables, tags, addresses, identifiers."""
 MIN_PAIRS = 100
-"""The fewest pairs with a shared word from which a model learns placeholders."""
+"""The fewest pairs with a shared span or word from which a model learns placeholders."""
 ONE_IN = 3
 """Of the pairs with shared words, one in this many has placeholders; of those with shared spans, one has none."""
 MOST = 3
-"""Placeholders of a pair."""
+"""The most words of a pair that become placeholders."""
 TOKEN = re.compile(rf"{PROTECTED.pattern}|[^\W_]+(?:['’.:,-][^\W_]+)*", re.VERBOSE)
 """A span, or a word without the punctuation around it."""
 
@@ -42,9 +42,9 @@ def count_sharing(block: Sentences) -> Mapping[str, int]:
 
 
 def with_placeholders(block: Sentences, digests: Digests) -> Sentences:
-    """Return pairs with placeholders for shared spans, and for shared words in some of them.
+    """Return pairs with placeholders for the spans that most of them share, and for the shared words of some.
 
-    It is a function of each pair and its digest alone.
+    What becomes a placeholder depends on the pair and its digest alone.
     """
     src, tgt = block.src.copy(), block.tgt.copy()
     for row, digest in enumerate(digests.tolist()):
