@@ -15,7 +15,7 @@ from heed.serve import attend
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from tests.conftest import RNN
-from tests.export.models import write_run
+from tests.exchange.models import write_run
 from tests.report.html import Page
 
 

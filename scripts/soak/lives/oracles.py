@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from safetensors.torch import load_file
 
 import heed
-from heed.export.to_ctranslate2 import CTranslate2Engine
+from heed.exchange.to_ctranslate2 import CTranslate2Engine
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.symbols import BOS, EOS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from heed.cli.lines import path_text, read_file, write_lines
 from heed.errors import HeedError, argument
-from heed.export import TARGETS
+from heed.exchange import TARGETS
 from heed.files import replacing
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _weight_sources(path: Path, args: argparse.Namespace) -> "list[WeightSource]
 
 
 def export(args: argparse.Namespace) -> None:
-    from heed.export.parity import check_set, validation_set
+    from heed.exchange.parity import check_set, validation_set
     from heed.inference import loading, model_folder
     from heed.runs.folder import validation_files
 
@@ -76,7 +76,7 @@ def export(args: argparse.Namespace) -> None:
         check = None
     else:
         check = validation_set(args.model, translator.directions)
-    target = import_module(f"heed.export.to_{args.to}")
+    target = import_module(f"heed.exchange.to_{args.to}")
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as partial:
         report = target.export(translator, partial, check, quantization=quantization)

@@ -15,13 +15,13 @@ import torch
 import heed
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.errors import HeedError
-from heed.export import to_page
+from heed.exchange import to_page
 from heed.inference.translator import Translator
 from heed.models import build_model
 from heed.plot.attention_map import most_informative_head
 from heed.symbols import BOS, EOS
 from tests.conftest import RNN
-from tests.export.models import (
+from tests.exchange.models import (
     ADDITIVE,
     LINES,
     PARAMETER_FREE,

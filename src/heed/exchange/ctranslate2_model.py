@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heed.export.weights import common_gaps, query_projection, refuse, require_transformer
+from heed.exchange.weights import common_gaps, query_projection, refuse, require_transformer
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS_PIECE, EOS_PIECE, UNK_PIECE

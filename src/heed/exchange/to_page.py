@@ -11,8 +11,8 @@ import sentencepiece as spm
 import torch
 
 from heed.errors import HeedError
-from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
-from heed.export.weights import common_gaps, refuse, require_transformer
+from heed.exchange.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
+from heed.exchange.weights import common_gaps, refuse, require_transformer
 from heed.inference.engine import TorchEngine, log_probs
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
@@ -41,7 +41,7 @@ def export(
     Args:
         out: the new file.
         check: sentences for the comparison; some become the examples of the page. None: there are none.
-        quantization: one of `heed.export.TARGETS["page"]`; None: "int10". With int8, a model of real text changes
+        quantization: one of `heed.exchange.TARGETS["page"]`; None: "int10". With int8, a model of real text changes
             several times as many translations.
 
     Returns:

@@ -9,11 +9,11 @@ import pytest
 
 import heed
 from heed.errors import HeedError
-from heed.export import parity, to_ctranslate2
-from heed.export.to_ctranslate2 import CTranslate2Engine
+from heed.exchange import parity, to_ctranslate2
+from heed.exchange.to_ctranslate2 import CTranslate2Engine
 from heed.inference.searches import SearchOptions
 from heed.symbols import UNK
-from tests.export.models import LINES, UNSCALED, positions, transformer, write_model, write_run
+from tests.exchange.models import LINES, UNSCALED, positions, transformer, write_model, write_run
 
 pytestmark = pytest.mark.slow
 

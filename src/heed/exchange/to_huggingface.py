@@ -16,9 +16,9 @@ from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Hypothesis, NBest, Search
 from heed.decoding.search import Constraints
 from heed.errors import HeedError
-from heed.export import require
-from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
-from heed.export.weights import common_gaps, query_projection, refuse, require_transformer
+from heed.exchange import require
+from heed.exchange.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
+from heed.exchange.weights import common_gaps, query_projection, refuse, require_transformer
 from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator

@@ -9,9 +9,9 @@ import torch
 
 import heed
 from heed.decoding import GreedySearch
-from heed.export.to_huggingface import HuggingFaceEngine
+from heed.exchange.to_huggingface import HuggingFaceEngine
 from heed.symbols import EOS, UNK
-from tests.export.models import LINES, UNSCALED, transformer, write_run
+from tests.exchange.models import LINES, UNSCALED, transformer, write_run
 
 pytestmark = pytest.mark.slow
 
