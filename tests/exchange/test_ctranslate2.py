@@ -22,6 +22,7 @@ Heed = Callable[..., tuple[int, str, str]]
 VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
     "pre-norm, ReLU": ({}, True),
     "post-norm, two tokenizers": ({"norm": "post"}, False),
+    "post-norm, SiLU, output bias": ({"norm": "post", "activation": "silu", "output_bias": True}, True),
     "RMSNorm, SwiGLU, rotary": ({"norm_kind": "rms", "activation": "swiglu", "positions": positions("rotary")}, True),
     "post-norm, RMSNorm, GELU, learned": (
         {"norm": "post", "norm_kind": "rms", "activation": "gelu", "positions": positions("learned", "add", 30)},

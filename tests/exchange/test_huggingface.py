@@ -21,6 +21,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
     "pre-norm (Pegasus)": ({}, True),
     "pre-norm, GELU, unscaled": ({"activation": "gelu", "self_attention": UNSCALED}, True),
     "post-norm (Marian)": ({"norm": "post"}, True),
+    "post-norm, SiLU, output bias": ({"norm": "post", "activation": "silu", "output_bias": True}, True),
     "post-norm, two tokenizers": ({"norm": "post"}, False),
     "post-norm, untied": ({"norm": "post", "tie_embeddings": False}, True),
 }

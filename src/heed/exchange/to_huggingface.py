@@ -2,10 +2,8 @@
 
 import json
 import math
-import re
-import tomllib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,14 @@ from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Hypothesis, NBest, Search
 from heed.decoding.search import Constraints
 from heed.errors import HeedError
-from heed.exchange import require
+from heed.exchange import huggingface, require
 from heed.exchange.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
 from heed.exchange.weights import common_gaps, query_projection, refuse, require_transformer
 from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
 from heed.languages import base_language
+from heed.layers.attention import MultiHeadAttention
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
@@ -30,9 +29,6 @@ from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE
 
 POSITIONS = 1024
 """Positions of the sinusoidal table."""
-
-CONFIG_FIELDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-"""The field of a `TransformerConfig` for each of their settings that has the same meaning."""
 
 SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
 
@@ -195,7 +191,7 @@ def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, sh
         "pre": (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration),
     }[config.norm]
     separate = {} if shared else {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": tgt_vocab}
-    settings = {theirs: getattr(config, ours) for theirs, ours in CONFIG_FIELDS.items()}
+    settings = {theirs: getattr(config, ours) for theirs, ours in huggingface.SETTINGS.items()}
     settings |= {"vocab_size": src_vocab, "max_position_embeddings": POSITIONS, "init_std": config.d_model**-0.5}
     settings |= {"scale_embedding": True, "forced_eos_token_id": None, **SPECIAL_IDS}
     return make(kind(**settings, **separate))
@@ -210,42 +206,13 @@ def convert(model: Transformer) -> Any:
         tgt_vocab=model.tgt_embedding.num_embeddings,
         shared=model.src_embedding is model.tgt_embedding,
     ).eval()
-    theirs = target.model
-    theirs.encoder.embed_tokens.load_state_dict(model.src_embedding.state_dict())
-    theirs.decoder.embed_tokens.load_state_dict(model.tgt_embedding.state_dict())
-    target.lm_head.load_state_dict(model.output.state_dict())
-    if model.config.norm == "pre":
-        theirs.encoder.layer_norm.load_state_dict(model.encoder_norm.state_dict())
-        theirs.decoder.layer_norm.load_state_dict(model.decoder_norm.state_dict())
-    for layer, encoder_layer in zip(theirs.encoder.layers, model.encoder, strict=True):
-        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, encoder_layer.self_attention)
-        _copy_feed_forward(layer, encoder_layer.feed_forward)
-    for layer, decoder_layer in zip(theirs.decoder.layers, model.decoder, strict=True):
-        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, decoder_layer.self_attention)
-        _copy_attention(layer.encoder_attn, layer.encoder_attn_layer_norm, decoder_layer.cross_attention)
-        _copy_feed_forward(layer, decoder_layer.feed_forward)
-    # Their sinusoids are all sines, then all cosines, computed when a model is loaded. heed alternates sine and cosine.
-    order = torch.cat((torch.arange(0, model.config.d_model, 2), torch.arange(1, model.config.d_model, 2)))
-    for name, weight in target.named_parameters():
-        if re.search("norm|out_proj|fc2", name):  # the output is added to the residual stream
-            weight.copy_(weight[order])
-        elif weight.ndim == 2 and "positions" not in name:
-            weight.copy_(weight[:, order])
+    weights = dict(model.state_dict())
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention):
+            weights[f"{name}.query.weight"], weights[f"{name}.query.bias"] = query_projection(module)
+    theirs = huggingface.to_theirs(weights, model.config)
+    if model.output_bias is not None:
+        theirs[huggingface.BIAS] = model.output_bias[None]
+    _, unknown = target.load_state_dict(theirs, strict=False)  # it computes the sinusoids itself
+    assert not unknown
     return target
-
-
-def _copy_attention(theirs: Any, norm: Any, residual: Any) -> None:
-    ours = residual.sublayer.attention
-    key_value = zip(ours.key_value.weight.chunk(2), ours.key_value.bias.chunk(2), strict=True)
-    projections = theirs.q_proj, theirs.k_proj, theirs.v_proj
-    for projection, (weight, bias) in zip(projections, (query_projection(ours), *key_value), strict=True):
-        projection.weight.copy_(weight)
-        projection.bias.copy_(bias)
-    theirs.out_proj.load_state_dict(ours.output.state_dict())
-    norm.load_state_dict(residual.norm.state_dict())
-
-
-def _copy_feed_forward(layer: Any, residual: Any) -> None:
-    layer.fc1.load_state_dict(residual.sublayer.up_projection.state_dict())
-    layer.fc2.load_state_dict(residual.sublayer.down_projection.state_dict())
-    layer.final_layer_norm.load_state_dict(residual.norm.state_dict())
