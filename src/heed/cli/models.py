@@ -86,6 +86,17 @@ def export(args: argparse.Namespace) -> None:
     write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *found])
 
 
+def import_(args: argparse.Namespace) -> None:
+    from heed.exchange.from_huggingface import import_model
+
+    found = import_model(args.source, args.out, check=not args.no_check)
+    parameters = sum(parameter.numel() for parameter in found.model.parameters())
+    checked = "not compared with transformers" + ("" if args.no_check else ", which is not installed")
+    if found.difference is not None:
+        checked = f"logits differ from those of transformers by at most {found.difference:.1e}"
+    write_lines([f"{found.folder}: a transformer with {parameters:,} parameters; {checked}"])
+
+
 def _quantization(args: argparse.Namespace) -> str | None:
     """Return the type of the weights; None for the default of the target."""
     types = TARGETS[args.to]

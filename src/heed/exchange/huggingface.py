@@ -17,8 +17,14 @@ from heed.models.transformer_config import TransformerConfig
 _TABLE: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 SETTINGS = _TABLE["settings"]
 """The field of a `TransformerConfig` for each of their settings that has the same meaning."""
+EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+"""Their weights with a row for each piece: of source, target and output."""
+SHARED = "model.shared.weight"
+"""Another name of the embeddings where both sides have one."""
 BIAS = "final_logits_bias"
 """Their bias of the output, "1 V", which is always there."""
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+"""Sinusoids, which heed and newer versions of transformers compute."""
 
 
 def to_theirs(weights: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
@@ -58,6 +64,11 @@ def _names(config: TransformerConfig) -> Iterator[tuple[str, str, int | None]]:
             for theirs, ours in _TABLE["layers"].items():
                 if side == "decoder" or not ours.startswith("cross"):
                     yield from both(f"model.{side}.layers.{number}.{theirs}", f"{side}.{number}.{ours}")
+
+
+def theirs_order(states: Tensor) -> Tensor:
+    """Return states "* D" of the residual stream with the dimensions in their order."""
+    return states[..., _order(states.shape[-1])]
 
 
 def _order(d_model: int) -> Tensor:

@@ -20,7 +20,7 @@ from heed.exchange.weights import common_gaps, query_projection, refuse, require
 from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
-from heed.languages import base_language
+from heed.languages import LANGUAGE_TAG, base_language
 from heed.layers.attention import MultiHeadAttention
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
@@ -43,11 +43,6 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     model = check_supported(translator.model)
-    if translator.tokenizer.tags:
-        raise HeedError(
-            "The tokenizer of transformers cannot write the language tag of a model of several target languages: use "
-            "`--to ctranslate2`."
-        )
     if translator.tokenizer.has_words:
         raise HeedError("transformers unites adjacent unknown words (tokenizer=word): use `--to ctranslate2`.")
     out.mkdir()
@@ -93,11 +88,12 @@ class HuggingFaceEngine(ExportedEngine):
 
     def check_tokenizer(self, tokenizer: Tokenizer, sentences: list[str]) -> None:
         """Raise a HeedError unless both tokenizers encode and decode every sentence alike."""
+        tag = "".join(map(_their_piece, tokenizer.src_pieces(tokenizer.tag_ids)))
         encoded = [[*ids, EOS] for ids in tokenizer.encode_src(sentences)]
         targets = [ids for ids in tokenizer.encode_tgt(sentences) if UNK not in ids]
         texts = tokenizer.decode_tgt(targets)
         decoded = self.tokenizer.batch_decode(targets, skip_special_tokens=True)
-        ours, theirs = [*encoded, *texts], [*self.tokenizer(sentences)["input_ids"], *decoded]
+        ours, theirs = [*encoded, *texts], [*self.tokenizer([tag + each for each in sentences])["input_ids"], *decoded]
         for sentence, own, other in zip([*sentences, *texts], ours, theirs, strict=True):
             if own != other:
                 raise HeedError(
@@ -155,12 +151,17 @@ def _save_tokenizer(folder: Path, translator: Translator) -> None:
     vocabularies = {"vocab.json": tokenizer.src_pieces(range(tokenizer.src_vocab))}
     if not tokenizer.joint:
         vocabularies["target_vocab.json"] = tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))
-    ids = {name: {piece: number for number, piece in enumerate(pieces)} for name, pieces in vocabularies.items()}
+    ids = {name: {_their_piece(piece): id_ for id_, piece in enumerate(every)} for name, every in vocabularies.items()}
     for name, content in {"tokenizer_config.json": settings, **ids}.items():
         text = json.dumps(content, ensure_ascii=False, indent=1)
         (folder / name).write_text(f"{text}\n", encoding="utf-8")
     (folder / "source.spm").write_bytes(tokenizer.models[0])
     (folder / "target.spm").write_bytes(tokenizer.models[-1])
+
+
+def _their_piece(piece: str) -> str:
+    """Return the name of a piece in their vocabulary: the tag <2de> is >>de<< there."""
+    return f">>{piece.removeprefix(LANGUAGE_TAG)[:-1]}<<" if piece.startswith(LANGUAGE_TAG) else piece
 
 
 # ---- the model

@@ -11,7 +11,6 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +30,7 @@ from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction
 from heed.files import check_regular, read_yaml, write_file, writing, yaml_text
 from heed.models import FAMILIES, build_model
-from heed.models.seq2seq import ModelConfig, Seq2Seq
+from heed.models.seq2seq import ModelConfig, Seq2Seq, TrainableSeq2Seq
 from heed.options import find_wrong_values, format_value, from_plain, raise_problems
 from heed.run_format import RUN_FORMAT, check_run_format
 
@@ -157,26 +156,34 @@ def load(path: str | Path) -> ModelFolder:
     folder = find(Path(path))
     config, architecture = read_config(folder)
     tokenizer = Tokenizer.load(folder)
-    build = partial(build_model, architecture, **tokenizer.vocabulary)
     saved = _read_shapes(folder / WEIGHTS)
+    empty = build_empty(architecture, tokenizer, saved, folder / CONFIG)
+    check_architecture(saved, _parameters(empty), folder / WEIGHTS)
+    model = build_model(architecture, **tokenizer.vocabulary)
+    _copy_weights(model, _read_weights(folder, config))
+    return ModelFolder(model.eval(), tokenizer, config)
+
+
+def build_empty(
+    architecture: ModelConfig, tokenizer: Tokenizer, saved: Mapping[str, Tensor], path: Path
+) -> TrainableSeq2Seq:
+    """Return a model without memory for its weights.
+
+    Raises:
+        HeedError: if ``path`` describes another model than the one with the ``saved`` weights, or none.
+    """
     values = sum(tensor.numel() for tensor in saved.values())
     if architecture.depth > len(saved) or architecture.width > values:  # building the model would be slow
         raise HeedError(
-            f"{folder / CONFIG} describes a model with {architecture.depth:,} layers and sizes up to "
-            f"{architecture.width:,}, but {WEIGHTS} has {len(saved):,} tensors with {values:,} values: "
-            "they belong to different models, copy both again."
+            f"{path} describes a model with {architecture.depth:,} layers and sizes up to {architecture.width:,}, but "
+            f"its weights are {len(saved):,} tensors with {values:,} values: they belong to different models, copy "
+            "both again."
         )
     try:
         with _WithoutMemory():
-            empty = build()
+            return build_model(architecture, **tokenizer.vocabulary)
     except (RuntimeError, OverflowError, TypeError, ValueError) as error:
-        raise HeedError(
-            f"{folder / CONFIG} does not describe a {architecture.family}: {' '.join(str(error).split())}"
-        ) from error
-    check_architecture(saved, _parameters(empty), folder / WEIGHTS)
-    model = build()
-    _copy_weights(model, _read_weights(folder, config))
-    return ModelFolder(model.eval(), tokenizer, config)
+        raise HeedError(f"{path} does not describe a {architecture.family}: {' '.join(str(error).split())}") from error
 
 
 def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:

@@ -130,11 +130,22 @@ class Tokenizer:
         ids: list[list[int]] = list(processor.encode(sentences, num_threads=self.threads))
         size = vocabulary_size(processor)
         if size < processor.get_piece_size():
-            ids = [[id_ if id_ < size else UNK for id_ in sentence] for sentence in ids]
+            ids = [self._shared_ids(processor, *row, size) for row in zip(sentences, ids, strict=True)]
         for row, sentence in enumerate(sentences) if self.has_words else ():
             if UNK in ids[row]:  # SentencePiece unites adjacent unknown words
                 ids[row] = [processor.piece_to_id(WORD_START + word) for word in _words(processor, sentence)]
         return ids
+
+    @staticmethod
+    def _shared_ids(processor: spm.SentencePieceProcessor, sentence: str, ids: list[int], size: int) -> list[int]:
+        """Return ids of a vocabulary that ends with `VOCABULARY_END`.
+
+        A character that only the other side's model knows is UNK for SentencePiece, but its text may be a piece.
+        """
+        if UNK in ids:
+            texts = processor.encode(sentence, out_type=str)
+            ids = [id_ if id_ != UNK else processor.piece_to_id(text) for id_, text in zip(ids, texts, strict=True)]
+        return [id_ if id_ < size and not processor.is_control(id_) else UNK for id_ in ids]
 
     def towards(self, tgt_lang: str) -> "Tokenizer":
         """Return a tokenizer that tags sources for a target language, if this language has a tag."""
