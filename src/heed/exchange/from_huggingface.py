@@ -24,6 +24,8 @@ from safetensors.torch import load_file
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from torch import Tensor
 
+from heed import __version__
+from heed.cache import build_once, cache_key, file_digest
 from heed.data.pairs.tokenizer import VOCABULARY_END, Tokenizer
 from heed.data.pairs.vocabulary import CONTROL
 from heed.errors import HeedError
@@ -36,6 +38,7 @@ from heed.layers.positions import SinusoidalPositions
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
 from heed.options import find_wrong_values
+from heed.progress import print_line
 from heed.symbols import BOS, EOS, PAD, SPECIAL_PIECES, UNK_PIECE
 
 IMPOSSIBLE = -1e4
@@ -105,9 +108,16 @@ def import_model(source: str | Path, out: str | Path, *, check: bool = True) -> 
     return Imported(out, model, difference)
 
 
-def is_huggingface(path: Path) -> bool:
-    """Return whether a folder has a model in this format."""
-    return (path / "config.json").is_file() and (path / "source.spm").is_file()
+def import_once(folder: Path, cache_dir: str | Path) -> Path:
+    """Return the model folder of a model in Hugging Face's format. At the first time, import it."""
+    files = [(file.name, file_digest(file)) for file in sorted(folder.iterdir()) if file.is_file()]
+    key = cache_key("import", __version__, *files)
+
+    def write(partial: Path) -> None:
+        print_line(f"Importing {folder}, once.")
+        import_model(folder, partial / "model")
+
+    return build_once(Path(cache_dir) / "imports" / key, write, limit=None) / "model"
 
 
 # ---- files

@@ -3,7 +3,7 @@
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +67,23 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     text = template.format(
         language=f"language: {json.dumps(list(map(base_language, languages)))}\n" if languages else "",
         direction=" → ".join(languages) or "unknown languages",
+        **_origin(translator.base_model),
         report="\n".join(f"- {line}" for line in report.lines()),
     )
     card.write_text(text, encoding="utf-8")
     # safetensors makes its file readable by the owner only. Use the mode of the card, which follows the umask.
     (out / "model.safetensors").chmod(card.stat().st_mode)
     return report
+
+
+def _origin(base: Mapping[str, str | None] | None) -> dict[str, str]:
+    """Return what a card says of the model that was published, and fine-tuned perhaps."""
+    if base is None:
+        return {"base": "", "origin": "Trained from scratch with"}
+    name, terms = base.get("name"), base.get("license")
+    known = {"license": terms, "base_model": name if name and "/" in name else None}
+    matter = "".join(f"{key}: {json.dumps(value)}\n" for key, value in known.items() if value)
+    return {"base": matter, "origin": f"Made from {name} (licence: {terms or 'unknown'}) with"}
 
 
 class HuggingFaceEngine(ExportedEngine):

@@ -42,9 +42,6 @@ DIGEST = "weights_digest"
 VOCABULARY_WEIGHTS = {"src_embedding.weight": 0, "tgt_embedding.weight": 1, "output.weight": 1, "output_bias": 1}
 """Weights with a row for each piece: of the source vocabulary (0) or the target vocabulary (1)."""
 
-EXPORTS = {"model.bin": "CTranslate2", "generation_config.json": "Hugging Face"}
-"""A file that only a folder of `heed export` has, and the engine that it is for."""
-
 EXPORT_DESCRIPTION = "heed.json"
 """File of an export that describes its content, like the config of a model folder."""
 
@@ -105,10 +102,11 @@ def find(path: Path) -> Path:
     if path.is_file():
         its_folder = f"its folder, {path.parent}" if (path.parent / CONFIG).exists() else "the folder of a run or model"
         raise HeedError(f"{path} is a file: give {its_folder}.")
-    for file, engine in EXPORTS.items():
-        if (path / file).exists():
-            use = ", for heed translate, evaluate and serve" if is_export(path) else ""
-            raise HeedError(f"{path} is an export for {engine}{use}: give {exported_from(path)}.")
+    if (path / "model.bin").exists():
+        use = ", for heed translate, evaluate and serve" if is_export(path) else ""
+        raise HeedError(f"{path} is an export for CTranslate2{use}: give {exported_from(path)}.")
+    if is_huggingface(path):
+        raise HeedError(f"{path} is a model for Hugging Face: heed import {path} --out DIR makes a model folder of it.")
     raise HeedError(
         f"{path} holds no model: neither it nor its subfolder model has {WEIGHTS} and {CONFIG}. "
         "A run writes them when it ends."
@@ -118,6 +116,11 @@ def find(path: Path) -> Path:
 def is_export(path: Path) -> bool:
     """Return whether ``heed export`` wrote a folder for an engine that heed translates with."""
     return all(os.path.isfile(path / name) for name in (EXPORT_DESCRIPTION, "model.bin"))  # noqa: PTH113 - never raises
+
+
+def is_huggingface(path: Path) -> bool:
+    """Return whether a folder has a model that ``heed import`` may read."""
+    return (path / "config.json").is_file() and (path / "source.spm").is_file()
 
 
 def exported_from(export: Path) -> str:
@@ -274,7 +277,7 @@ def read_config(folder: Path) -> tuple[dict[str, Any], ModelConfig]:
             f"{path}: the model family {format_value(family)} is unknown: choose from {', '.join(FAMILIES)}."
         )
     try:
-        raise_problems(find_wrong_values(LANGUAGES, config, where=""))
+        raise_problems(find_wrong_values({**LANGUAGES, "base_model": dict[str, str | None] | None}, config, where=""))
         if config.get("alignment"):
             from_plain(Extraction, config["alignment"], where="alignment.")
         return config, FAMILIES[family].from_plain(config["model"])

@@ -192,6 +192,9 @@ def write_run(
         extra["alignment"] = alignment["extraction"]
     elif module.guide is not None:
         extra["alignment"] = asdict(module.guide.extraction)
+    if config["init_from"]:
+        parent, _ = model_folder.read_config(model_folder.find(Path(config["init_from"])))
+        extra |= {"base_model": parent["base_model"]} if parent.get("base_model") else {}
     model_folder.save(run.path / "model", model, tokenizer, extra=extra)
 
     initial = run.path / INITIAL_SCORES
@@ -234,7 +237,9 @@ def write_run(
     }
     evaluated = {split: (result.scores, result.loss) for split, result in module.results.items()}
     results = build_results(facts, evaluated, validated=data.sets.validated)
-    write_model_card(run.path, results, directions=corpus.directions, license=config["license"])
+    write_model_card(
+        run.path, results, directions=corpus.directions, license=config["license"], base_model=extra.get("base_model")
+    )
     write_results(run.path, results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)
     return results
