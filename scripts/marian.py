@@ -148,7 +148,7 @@ def train(marian: Any, folder: Path, lines: Sequence[Sequence[str]], *, steps: i
         optimizer.step()
         schedule.step()
         if (step + 1) % 50 == 0:
-            print(f"step {step + 1} of {steps}: loss {float(loss):.3f}", flush=True)
+            print(f"step {step + 1} of {steps}: loss {loss.item():.3f}", flush=True)
     save(marian.eval(), folder)
 
 

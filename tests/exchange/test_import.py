@@ -138,11 +138,12 @@ def generated(pair: Pair, lines: list[str], beams: int, limit: int) -> list[list
     tags = pair.ours.tokenizer.src_pieces(pair.ours.tokenizer.tag_ids)
     tag = f">>{tags[0][2:-1]}<<" if tags else ""
     batch = pair.segmenter([tag + line for line in lines], padding=True, return_tensors="pt")
-    pad = pair.theirs.config.pad_token_id
+    settings = pair.theirs.config
+    pad, start, eos = settings.pad_token_id, settings.decoder_start_token_id, settings.eos_token_id
     config = transformers.GenerationConfig(
         num_beams=beams, do_sample=False, early_stopping="never" if beams > 1 else False, length_penalty=0.0,
-        renormalize_logits=True, max_new_tokens=limit, suppress_tokens=[pad], pad_token_id=pad, eos_token_id=0,
-        decoder_start_token_id=pad,
+        renormalize_logits=True, max_new_tokens=limit, suppress_tokens=[pad, start], pad_token_id=pad,
+        eos_token_id=eos, decoder_start_token_id=start,
     )  # fmt: skip
     pair.theirs.generation_config = config
     found = pair.theirs.generate(**batch, generation_config=config)
@@ -160,9 +161,19 @@ def compared(pair: Pair, lines: list[str], limit: int = 20) -> Iterator[tuple[li
         yield own, generated(pair, lines, 4 if isinstance(search, BeamSearch) else 1, limit)
 
 
+def check_translations(pair: Pair, lines: list[str]) -> None:
+    """Check that both find the same translations, or at most one other that is as probable up to rounding."""
+    sources = [[*ids, EOS] for ids in pair.ours.tokenizer.encode_src(lines)]
+    for own, theirs in compared(pair, lines):
+        different = [row for row in range(len(lines)) if own[row] != theirs[row]]
+        assert len(different) <= 1
+        for row in different:
+            mine, other = pair.ours.score_ids([sources[row]] * 2, [own[row], theirs[row]])
+            assert mine == pytest.approx(other, abs=1e-4)
+
+
 def test_translations_are_those_of_transformers(pair: Pair) -> None:
-    for own, theirs in compared(pair, corpus(30)[0]):
-        assert own == theirs
+    check_translations(pair, corpus(30)[0])
 
 
 def test_there_and_back_nothing_changes(pair: Pair, tmp_path: Path) -> None:
@@ -175,6 +186,36 @@ def test_there_and_back_nothing_changes(pair: Pair, tmp_path: Path) -> None:
     for name, weight in first.model.state_dict().items():
         assert torch.equal(weight, second.model.state_dict()[name]), name
     to_ctranslate2.export(pair.ours, tmp_path / "ctranslate2", check, quantization=None)
+
+
+def test_a_trained_model_is_fine_tuned_and_goes_back(command: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    """As in docs/published-models.md: 200 of 200 translations are equal, before and after fine-tuning."""
+    lines = corpus(2000)
+    folder = tmp_path / "marian"
+    model = marian.write_marian(folder, lines, size=300, **TINY)
+    marian.train(model, folder, lines, steps=60)
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
+    segmenter = transformers.AutoTokenizer.from_pretrained(folder)
+    found = import_model(folder, tmp_path / "heed").folder
+    check_translations(Pair(folder, theirs, segmenter, heed.load(found, device="cpu")), lines[0][:200])
+
+    for side, text in zip(("en", "de"), lines, strict=True):
+        (tmp_path / f"mine.{side}").write_text("".join(f"{line}\n" for line in text[:40]), encoding="utf-8")
+    files = [f"data.{split}=[[mine.en,mine.de]]" for split in ("train", "valid", "test")]
+    status, err = command(
+        f"init_from={folder}", "data=files", *files, "data.cleaning.drop_leaked=false", "trainer=cpu", "logger=none",
+        "trainer.max_steps=4", "trainer.validate_every=2", "optimizer=adamw", "optimizer.lr=1e-3", "folder=tuned",
+        "weights=last", "test=false", "search.beam=1", "search.max_length_factor=0.5",
+    )  # fmt: skip
+    assert status == 0, err
+    tuned = heed.load(tmp_path / "tuned", device="cpu")
+    assert tuned.base_model == {"name": "marian", "license": "apache-2.0"}
+    assert "fine-tuned from marian (licence: apache-2.0)" in (tmp_path / "tuned/model/README.md").read_text()
+    to_huggingface.export(tuned, tmp_path / "hub", check_set("lines", lines[0][:20]), quantization=None)
+    assert "license: " in (tmp_path / "hub" / "README.md").read_text(encoding="utf-8")
+    back = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hub", dtype=torch.float32).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hub")
+    check_translations(Pair(tmp_path / "hub", back, tokenizer, tuned), lines[0][:200])
 
 
 # ---- what is refused
