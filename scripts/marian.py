@@ -30,7 +30,7 @@ SMALL = {
     "decoder_attention_heads": 4,
     "decoder_ffn_dim": 512,
 }
-BATCH, LEARNING_RATE, WARMUP, LABEL_SMOOTHING = 64, 1e-3, 100, 0.1
+BATCH, LEARNING_RATE, WARMUP, LABEL_SMOOTHING = 128, 1e-3, 200, 0.1
 """Sentences of a step, the peak of AdamW's learning rate, the steps before it, and the share of the other tokens."""
 
 
@@ -97,6 +97,12 @@ def write_marian(
     torch.manual_seed(1)
     config = transformers.MarianConfig(**{**SMALL, **options, **settings})
     marian = transformers.MarianMTModel(config).eval()
+    for name, weight in marian.named_parameters():
+        if weight.ndim == 2 and "embed_positions" not in name:
+            is_table = name.endswith(("shared.weight", "embed_tokens.weight", "lm_head.weight"))
+            torch.nn.init.normal_(weight, std=weight.shape[1] ** -0.5) if is_table else torch.nn.init.xavier_uniform_(
+                weight
+            )
     with torch.no_grad():  # as the converter leaves them: a vector of zeros for <pad>
         for table in (marian.model.encoder.embed_tokens, marian.model.decoder.embed_tokens, marian.lm_head):
             table.weight[pad] = 0.0

@@ -50,7 +50,8 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     settings = search_settings(translator.saved_search, "beam")  # type: ignore[arg-type]
     target.generation_config = transformers.GenerationConfig(
         num_beams=settings["beam"],
-        length_penalty=settings["length_penalty"],
+        # transformers refuses one for greedy search.
+        **({"length_penalty": settings["length_penalty"]} if settings["beam"] > 1 else {}),
         no_repeat_ngram_size=settings["no_repeat_ngram_size"],
         max_length=POSITIONS,
         suppress_tokens=[PAD, BOS],
