@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import marian
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import heed
 from heed.decoding import BeamSearch, GreedySearch
@@ -256,6 +257,17 @@ def hostile_pickle(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
 
+def small_output(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    save_file({**weights, "lm_head.weight": torch.zeros(3, 32)}, folder / "model.safetensors")
+
+
+def scalar_embedding(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    tables = [name for name in weights if name.endswith(("shared.weight", "embed_tokens.weight", "lm_head.weight"))]
+    save_file({**weights, **{name: torch.tensor(1.0) for name in tables}}, folder / "model.safetensors")
+
+
 REFUSED: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "another type": (changed(model_type="t5"), ("type t5",)),
     "all at once": (
@@ -272,6 +284,8 @@ REFUSED: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "cut weights": (cut("model.safetensors"), ("cut off",)),
     "no weights": (removed("model.safetensors"), ("has no weights",)),
     "code among the weights": (hostile_pickle, ("more than weights",)),
+    "an output layer that is too small": (small_output, ("smaller than the vocabulary",)),
+    "a number for the embedding": (scalar_embedding, ("does not belong to the model",)),
     "no SentencePiece model": (removed("target.spm"), ("does not exist",)),
     "a foreign SentencePiece model": (written("source.spm", "hello"), ("not a SentencePiece model",)),
     "a list as vocabulary": (written("vocab.json", "[1, 2]"), ("vocab.json is damaged",)),

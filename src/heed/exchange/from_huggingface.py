@@ -8,10 +8,9 @@ It reads ``MarianMTModel`` and what ``heed export --to huggingface`` writes: ``c
 import json
 import pickle
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from heed.data.pairs.tokenizer import VOCABULARY_END, Tokenizer
 from heed.data.pairs.vocabulary import CONTROL
 from heed.errors import HeedError
 from heed.exchange import huggingface
+from heed.exchange.to_huggingface import HuggingFaceEngine
 from heed.files import check_regular, replacing
 from heed.inference import model_folder
 from heed.inference.engine import pad
@@ -168,15 +168,16 @@ def _read_settings(path: Path) -> dict[str, Any]:
     types |= {"activation_function": str, "tie_word_embeddings": bool, "share_encoder_decoder_embeddings": bool}
     problems = [f"{name} is missing." for name in types if name not in settings]
     problems += find_wrong_values(types, settings, where="")
+    activation = settings.get("activation_function")
+    sizes = [
+        [settings.get(f"{side}_{name}") for side in ("encoder", "decoder")] for name in ("attention_heads", "ffn_dim")
+    ]
     lacks = {
         "scale_embedding=false": not settings["scale_embedding"],
-        f"activation_function={settings.get('activation_function')}": settings.get("activation_function")
-        not in ACTIVATIONS,
+        f"activation_function={activation}": activation not in ACTIVATIONS,
+        "attention_heads that differ between encoder and decoder": len({*sizes[0]}) > 1,
+        "ffn_dim that differs between encoder and decoder": len({*sizes[1]}) > 1,
     }
-    for name in ("attention_heads", "ffn_dim"):
-        lacks[f"{name} that differ between encoder and decoder"] = settings.get(f"encoder_{name}") != settings.get(
-            f"decoder_{name}"
-        )
     problems += [f"heed has no {name}." for name, is_so in lacks.items() if is_so]
     if problems:
         raise HeedError(f"{path} cannot be imported: {' '.join(problems)}")
@@ -223,7 +224,7 @@ def _read_vocabularies(
     source, target = folder / "vocab.json", folder / "target_vocab.json"
     if settings["share_encoder_decoder_embeddings"] or not target.exists():
         target = source
-    sizes = [len(weights.get(name, torch.empty(0))) for name in huggingface.EMBEDDINGS[:2]]
+    sizes = [weights.get(name, torch.empty(0)).shape[:1].numel() for name in huggingface.EMBEDDINGS[:2]]
     return _read_vocabulary(source, settings, sizes[0]), _read_vocabulary(target, settings, sizes[1])
 
 
@@ -327,8 +328,13 @@ def _build(
     path = _weights_file(folder)
     starts_with_pad = settings["decoder_start_token_id"] == settings["pad_token_id"]
     rows = dict(zip(huggingface.EMBEDDINGS, (sides[0].ids, sides[1].ids, sides[1].ids), strict=True))
-    weights = {name: weight[rows[name]] if name in rows else weight for name, weight in weights.items()}
-    bias = weights.pop(huggingface.BIAS, torch.zeros(1, 1)).flatten()
+    weights = dict(weights)
+    bias = weights.pop(huggingface.BIAS, torch.zeros(1, max(sides[1].ids) + 1)).flatten()
+    try:
+        bias = bias[sides[1].ids]
+        weights |= {name: weights[name][ids] for name, ids in rows.items() if name in weights}
+    except IndexError as error:
+        raise HeedError(f"{path} has an output layer that is smaller than the vocabulary: copy it again.") from error
     has_bias = starts_with_pad or bool(bias.any())
     config = _architecture(settings, folder / "config.json", joint=tokenizer.joint, bias=has_bias)
     empty = model_folder.build_empty(config, tokenizer, weights, folder / "config.json")
@@ -337,7 +343,7 @@ def _build(
     model_folder.check_architecture(weights, huggingface.to_theirs(empty.state_dict(), config), path)
     converted = huggingface.from_theirs(weights, config)
     if config.output_bias:
-        converted["output_bias"] = bias.expand(max(rows[huggingface.EMBEDDINGS[2]]) + 1)[sides[1].ids]
+        converted["output_bias"] = bias
         if starts_with_pad:
             converted["output_bias"][[PAD, BOS]] = IMPOSSIBLE
     model = Transformer(config, **tokenizer.vocabulary)
@@ -365,23 +371,16 @@ def _architecture(settings: Mapping[str, Any], path: Path, *, joint: bool, bias:
 @torch.inference_mode()
 def _check(folder: Path, model: Transformer, tokenizer: Tokenizer, sides: Sequence[Vocabulary]) -> float | None:
     """Return the largest difference of a logit from transformers'; None if that is not installed."""
-    try:
-        transformers: Any = import_module("transformers")
-    except ImportError:
+    if not find_spec("transformers"):
         return None
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    options = {"local_files_only": True}
-    target = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **options, dtype=torch.float32).eval()
+    engine = HuggingFaceEngine(folder)
+    target = engine.target
     same_positions = True
     assert isinstance(model.src_positions, SinusoidalPositions)
     for table in (target.model.encoder.embed_positions.weight, target.model.decoder.embed_positions.weight):
         own = huggingface.theirs_order(model.src_positions.vectors(0, len(table)))
         same_positions &= bool((own - table).abs().max() <= TOLERANCE)
         table.copy_(own)  # files in half precision have rounded sinusoids
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*sacremoses")
-        segmenter = transformers.MarianTokenizer.from_pretrained(folder, **options, split_special_tokens=True)
     random = Random(0)
     lengths = [random.randint(1, 16) for _ in range(CHECKED_SENTENCES)]
     sources, targets = (
@@ -398,7 +397,7 @@ def _check(folder: Path, model: Transformer, tokenizer: Tokenizer, sides: Sequen
     difference = float((model(src, mask, tgt)[..., EOS:] - other).abs().max())
     differ = {
         "positions": not same_positions,
-        "token ids": segmenter(texts, add_special_tokens=False)["input_ids"] != encoded,
+        "token ids": engine.tokenizer(texts, add_special_tokens=False)["input_ids"] != encoded,
         f"logits (by {difference:.1e})": not difference <= TOLERANCE * max(1.0, float(other.abs().max())),
     }
     if wrong := [name for name, is_so in differ.items() if is_so]:

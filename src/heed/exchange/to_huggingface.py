@@ -39,9 +39,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     Raises:
         HeedError: if transformers is not installed or has no class for the model, or the check fails.
     """
-    transformers = require("transformers")
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    transformers = load_transformers()
     model = check_supported(translator.model)
     if translator.tokenizer.has_words:
         raise HeedError("transformers unites adjacent unknown words (tokenizer=word): use `--to ctranslate2`.")
@@ -77,6 +75,14 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     return report
 
 
+def load_transformers() -> Any:
+    """Return transformers, which prints errors only; raise a HeedError if it is not installed."""
+    transformers = require("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
 def _origin(base: Mapping[str, str | None] | None) -> dict[str, str]:
     """Return what a card says of the model that was published, and fine-tuned perhaps."""
     if base is None:
@@ -88,15 +94,17 @@ def _origin(base: Mapping[str, str | None] | None) -> dict[str, str]:
 
 
 class HuggingFaceEngine(ExportedEngine):
-    """Runs an exported folder with ``transformers``, with greedy search only, as checks need it."""
+    """Runs a folder with ``transformers``, with greedy search only, as checks need it."""
 
     def __init__(self, folder: Path) -> None:
-        transformers = require("transformers")
-        self.target = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
+        transformers = load_transformers()
+        load = transformers.AutoModelForSeq2SeqLM.from_pretrained
+        self.target = load(folder, local_files_only=True, dtype=torch.float32).eval()
         with warnings.catch_warnings():
             # transformers recommends a punctuation normaliser that it does not use.
             warnings.filterwarnings("ignore", message=".*sacremoses")
-            self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            load = transformers.AutoTokenizer.from_pretrained
+            self.tokenizer = load(folder, local_files_only=True, split_special_tokens=True)  # "</s>" in a text is text
 
     def check_tokenizer(self, tokenizer: Tokenizer, sentences: list[str]) -> None:
         """Raise a HeedError unless both tokenizers encode and decode every sentence alike."""
