@@ -131,6 +131,17 @@ def exported(run: Path, folder: Path, lines: list[str]) -> Iterator[str]:
             yield f"{line}: {one.text} by heed, {other.text} by CTranslate2"
 
 
+def imported(run: Path, folder: Path, lines: list[str]) -> Iterator[str]:
+    """Import an export to Hugging Face: it has the tokenizer and the greedy translations of the run, up to near ties."""
+    model, again = (heed.load(each).without_fallbacks() for each in (run, folder))
+    if model.tokenizer.digest != again.tokenizer.digest:
+        yield "the tokenizer of the import is another one"
+    ours, others = (each.hypotheses(lines, n=1, beam=1) for each in (model, again))
+    for line, (one,), (other,) in zip(lines, ours, others, strict=True):
+        if one.text != other.text and abs(one.log_prob - other.log_prob) > SCORE_TOLERANCE:
+            yield f"{line}: {one.text} by the run, {other.text} by its import"
+
+
 def averaged(checkpoints: list[Path], model: Path) -> Iterator[str]:
     """Compute the mean of checkpoints again, in float64."""
     found = [torch.load(file, weights_only=True)["state_dict"] for file in checkpoints]
