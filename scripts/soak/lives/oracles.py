@@ -132,7 +132,7 @@ def exported(run: Path, folder: Path, lines: list[str]) -> Iterator[str]:
 
 
 def imported(run: Path, folder: Path, lines: list[str]) -> Iterator[str]:
-    """Import an export to Hugging Face: it has the tokenizer of the run and, up to near ties, its greedy translations."""
+    """Import an export to Hugging Face: it has the run's tokenizer and, up to near ties, its greedy translations."""
     model, again = (heed.load(each).without_fallbacks() for each in (run, folder))
     if model.tokenizer.digest != again.tokenizer.digest:
         yield "the tokenizer of the import is another one"
