@@ -63,6 +63,12 @@ class Masked:
         """Return the pieces of a translation with the spans as pieces."""
         return tuple((self.spans.get(piece, piece), log_prob) for piece, log_prob in pieces)
 
+    def restored_pair(self, pair: Attended) -> Attended:
+        """Return an attended pair of masked sentences with the spans as text and as pieces."""
+        source, target = self.restored(pair.source), self.restored(pair.target)
+        src, tgt = ([self.spans.get(piece, piece) for piece in own] for own in (pair.src_pieces, pair.tgt_pieces))
+        return replace(pair, source=source, target=target, src_pieces=src, tgt_pieces=tgt)
+
     def links(self, pair: Attended, links: Sequence[Link]) -> list[Link]:
         """Return an alignment of masked sentences as one of the restored sentences: a span is its last word."""
         if not self.spans:
@@ -96,7 +102,7 @@ class Copies(Constraint):
         return sorted(self.missing)
 
     def forbidden(self, room: int, vocab: int) -> Forbidden:
-        mask = torch.full((vocab,), room < self.needs)
+        mask = torch.full((vocab,), room < self.needs > 0)
         mask[list(self.placeholders)] = True
         mask[list(self.missing)] = False
         return mask

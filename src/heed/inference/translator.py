@@ -157,6 +157,10 @@ class Translator:
         """Whether the model has placeholders for protected text, and an engine that writes each of them once."""
         return self._has_fallbacks and bool(self.tokenizer.placeholders) and self._own.has_constraints
 
+    def mask(self, sentence: str, protect: bool | None = None) -> Masked:
+        """Return a sentence as the model reads it, with placeholders for its spans. ``protect``: see `translate`."""
+        return Masked.of(sentence) if (self._copies if protect is None else protect) else Masked(sentence)
+
     def with_engine(self, engine: Engine) -> "Translator":
         """Return a translator of the same model that searches with another engine."""
         other = copy(self)
@@ -241,7 +245,7 @@ class Translator:
         if alignments:
             _ = self.model  # an engine without one is refused before the first line is read
         grouped = blocks(iter([lines] if isinstance(lines, str) else lines), chunk, is_ready)
-        mask = Masked.of if (self._copies if protect is None else protect) else Masked
+        mask = partial(self.mask, protect=protect)
         stream = partial(self.with_tag(tag)._stream, search=chosen, constrain=constrain, alignments=alignments)
         if protect and not self._copies:
             if self.tokenizer.placeholders:
@@ -333,17 +337,22 @@ class Translator:
         **search: Unpack[SearchOptions],
     ) -> Iterator[Attended]:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
-        if protect:
-            raise HeedError(f"{argument('protect', True)} is not for attention maps: they show what the model reads.")
+        if protect and not self._copies:
+            raise HeedError(f"{argument('protect', True)} is for attention maps of a model with placeholders only.")
         if tag is not None:
-            return self.with_tag(tag).stream_attend(sources, targets, prefix=prefix, terms=terms, **search)
+            own = self.with_tag(tag)
+            return own.stream_attend(sources, targets, prefix=prefix, terms=terms, protect=protect, **search)
         sources = as_list(sources)
         if targets is None:
-            ids = encode_lines(self.encode, sources, max_tokens=self.max_tokens)
-            constraints = self._constrain(prefix, terms)([*map(Masked, sources)])
-            copied = self._copied_rows(sources, constraints)
-            n_best, _ = self._search_lines(sources, ids, self.changed_search(**search), constraints, copied)
-            return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
+            masked = [self.mask(sentence, protect) for sentence in sources]
+            texts = [each.text for each in masked]
+            ids = encode_lines(self.encode, texts, max_tokens=self.max_tokens)
+            constraints = self._constrain(prefix, terms)(masked)
+            copied = self._copied_rows(texts, constraints)
+            constraints = self._with_copies(masked, copied, constraints)
+            n_best, _ = self._search_lines(texts, ids, self.changed_search(**search), constraints, copied)
+            pairs = self._attend_hypotheses(texts, ids, [hypotheses[0] for hypotheses in n_best])
+            return (own.restored_pair(pair) for own, pair in zip(masked, pairs, strict=True))
         targets = as_list(targets)
         return self._attend_ids(sources, targets, *self.encode_pairs(sources, targets))
 
@@ -616,7 +625,7 @@ class Translator:
                 maps = self._teacher_force(attention_maps, src_block, tgt_block)
             for row, (src, tgt, pair_maps) in enumerate(zip(src_block, tgt_block, maps, strict=True), start):
                 pieces = self.tokenizer.src_pieces(src), self.tokenizer.tgt_pieces(tgt)
-                yield Attended(sources[row], targets[row], *pieces, *pair_maps)
+                yield Attended(sources[row], targets[row], *pieces, *pair_maps, tgt_ids=tgt)
 
     def _teacher_force(
         self,
