@@ -11,16 +11,22 @@ from itertools import islice, zip_longest
 
 import torch
 
-from heed.data.pairs.placeholders import PROTECTED, replaced
+from heed.data.pairs.placeholders import PRIVATE_USE, PROTECTED, replaced
 from heed.decoding.constraints import Constraint, Forbidden
 from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
 from heed.inference.lines import renumbered
 from heed.inference.outputs import Attended, Translation, join_translations
+from heed.inference.searches import Protect
 from heed.symbols import PLACEHOLDERS
 
 ALL = "".join(PLACEHOLDERS)
 ANY_PLACEHOLDER = re.compile(f"[{ALL}]")
+
+
+def spans_of(protect: Protect) -> re.Pattern[str]:
+    """Return the pattern of the spans that an option protects."""
+    return PRIVATE_USE if protect == "markup" else PROTECTED
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,10 @@ class Masked:
     """The placeholders that have no space before (False) or after (True) them, but a letter or another span."""
 
     @classmethod
-    def of(cls, sentence: str) -> "Masked":
+    def of(cls, sentence: str, pattern: re.Pattern[str] = PROTECTED) -> "Masked":
         """Replace the spans of a sentence, as many as there are placeholders; the others stay."""
         # Placeholders of the text itself first: they would be taken for those of other spans.
-        chosen = sorted(PROTECTED.finditer(sentence), key=lambda match: match[0] not in PLACEHOLDERS)
+        chosen = sorted(pattern.finditer(sentence), key=lambda match: match[0] not in PLACEHOLDERS)
         found = sorted(chosen[: len(PLACEHOLDERS)], key=re.Match.start)
         spans = dict(zip(PLACEHOLDERS, (match[0] for match in found), strict=False))
         text, glued = replaced(sentence, found, [*spans])
@@ -112,16 +118,19 @@ class Copies(Constraint):
 
 
 def stream_cut(
-    translate: Callable[[list[str]], Iterable[list[Translation]]], blocks: Iterable[list[str]]
+    translate: Callable[[list[str]], Iterable[list[Translation]]],
+    blocks: Iterable[list[str]],
+    pattern: re.Pattern[str] = PROTECTED,
 ) -> Iterator[list[Translation]]:
     """Yield the translation of each line of blocks as a list of one. The texts between its spans are translated singly.
 
     Args:
         translate: yields the translations of texts, best first.
+        pattern: what a span is.
     """
     done = 0
     for lines in blocks:
-        parts = [_cut(line) for line in lines]
+        parts = [_cut(line, pattern) for line in lines]
         numbers = [0, *(number for number, own in enumerate(parts, done + 1) for _ in own[::2])]
         with renumbered(numbers.__getitem__):
             found = iter([each[0] for each in translate([text.strip() for own in parts for text in own[::2]])])
@@ -130,10 +139,10 @@ def stream_cut(
         done += len(lines)
 
 
-def _cut(sentence: str) -> list[str]:
+def _cut(sentence: str, pattern: re.Pattern[str]) -> list[str]:
     """Return the text between the spans, and the spans: text first, and by turns."""
     parts, end = list[str](), 0
-    for match in PROTECTED.finditer(sentence):
+    for match in pattern.finditer(sentence):
         parts += [sentence[end : match.start()], match[0]]
         end = match.end()
     return [*parts, sentence[end:]]

@@ -23,8 +23,8 @@ from heed.inference.engine import Engine, TorchEngine, attention_maps, length_ba
 from heed.inference.lines import LineError, as_list, blocks, check_pairs, encode_lines, renumbered
 from heed.inference.next_words import NextWord, word_log_probs, word_search, word_starts
 from heed.inference.outputs import Attended, Translation, choose_extraction, join_words, word_maps
-from heed.inference.protection import Copies, Masked, stream_cut
-from heed.inference.searches import SearchOptions, TranslateOptions, build_search
+from heed.inference.protection import Copies, Masked, spans_of, stream_cut
+from heed.inference.searches import Protect, SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
 from heed.layers.edits import Edits
 from heed.models.edited import EditedModel
@@ -157,9 +157,10 @@ class Translator:
         """Whether the model has placeholders for protected text, and an engine that writes each of them once."""
         return self._has_fallbacks and bool(self.tokenizer.placeholders) and self._own.has_constraints
 
-    def mask(self, sentence: str, protect: bool | None = None) -> Masked:
+    def mask(self, sentence: str, protect: Protect = None) -> Masked:
         """Return a sentence as the model reads it, with placeholders for its spans. ``protect``: see `translate`."""
-        return Masked.of(sentence) if (self._copies if protect is None else protect) else Masked(sentence)
+        masks = self._copies if protect is None else protect
+        return Masked.of(sentence, spans_of(protect)) if masks else Masked(sentence)
 
     def with_engine(self, engine: Engine) -> "Translator":
         """Return a translator of the same model that searches with another engine."""
@@ -228,7 +229,7 @@ class Translator:
         prefix: str | Iterable[str] = "",
         terms: TermsInput = None,
         tag: str | None = None,
-        protect: bool | None = None,
+        protect: Protect = None,
         **search: Unpack[SearchOptions],
     ) -> Iterator[list[Translation]]:
         """Yield the results of `hypotheses`, reading ``chunk`` lines at a time.
@@ -255,7 +256,7 @@ class Translator:
                     "This model has no placeholders (tokenizer.placeholders), so protected text cuts lines: they have "
                     "neither prefixes nor several translations."
                 )
-            return stream_cut(lambda texts: stream([texts], mask=Masked), grouped)
+            return stream_cut(lambda texts: stream([texts], mask=Masked), grouped, spans_of(protect))
         return stream(grouped, mask=mask)
 
     def score(self, sources: TextInput, targets: TextInput) -> list[float]:
@@ -333,7 +334,7 @@ class Translator:
         prefix: str | Iterable[str] = "",
         terms: TermsInput = None,
         tag: str | None = None,
-        protect: bool | None = None,
+        protect: Protect = None,
         **search: Unpack[SearchOptions],
     ) -> Iterator[Attended]:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""

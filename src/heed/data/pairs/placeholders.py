@@ -13,6 +13,7 @@ from heed.data.text.source import Digests, Sentences
 from heed.symbols import PLACEHOLDERS
 
 EMOJI = "[\u2600-\u27bf\U0001f300-\U0001faff]"
+PRIVATE_USE = re.compile("[\ue000-\uf8ff]")
 PROTECTED = re.compile(
     rf"""</?[a-zA-Z][^<>]*>|&(?:[a-zA-Z]\w*|\#\d+|\#x[\da-fA-F]+);  # tags and characters of HTML
     |\$?\{{\{{[^{{}}]*\}}\}}|\$?\{{[^{{}}]*\}}                       # {{name}}, ${{name}}, {{{{name}}}}
@@ -21,7 +22,7 @@ PROTECTED = re.compile(
     |[\w.+-]+@[\w-]+(?:\.[\w-]+)+
     |\b(?:[A-Za-z]+[-_]?\d\w*(?:[-.]\d\w*)*|\d+[A-Za-z]+\d\w*|\w+_\w+)\b  # B12, COVID-19, 3f9a, user_name; not 5km
     |[\U0001f1e6-\U0001f1ff]{{2}}|{EMOJI}(?:[\ufe0f\U0001f3fb-\U0001f3ff]|\u200d{EMOJI})*
-    |[\ue000-\uf8ff]                                               # private use: a placeholder, if a user types it
+    |{PRIVATE_USE.pattern}                                         # a placeholder, if a user types it
     """,
     re.VERBOSE,
 )
