@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from heed.data.pairs.placeholders import PROTECTED
+from heed.characters import PROTECTED
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.documents.document import split_document
 from heed.errors import HeedError

@@ -11,7 +11,8 @@ from itertools import islice, zip_longest
 
 import torch
 
-from heed.data.pairs.placeholders import PRIVATE_USE, PROTECTED, replaced
+from heed.characters import PRIVATE_USE, PROTECTED
+from heed.data.pairs.placeholders import replaced
 from heed.decoding.constraints import Constraint, Forbidden
 from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
