@@ -1,5 +1,4 @@
-"""Invisible characters: which ones are spelling, which are left-overs of other programs; spans that are no words; and
-text as it is compared."""
+"""Invisible characters: which ones are spelling, which are left-overs; spans that are no words; text to compare."""
 
 import re
 import tomllib

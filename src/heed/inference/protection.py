@@ -23,11 +23,8 @@ from heed.symbols import PLACEHOLDERS
 
 ALL = "".join(PLACEHOLDERS)
 ANY_PLACEHOLDER = re.compile(f"[{ALL}]")
-
-
-def spans_of(protect: Protect) -> re.Pattern[str]:
-    """Return the pattern of the spans that an option protects."""
-    return PRIVATE_USE if protect == "markup" else PROTECTED
+SPANS: Mapping[Protect, re.Pattern[str]] = {True: PROTECTED, "markup": PRIVATE_USE}
+"""What each option protects."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +38,10 @@ class Masked:
     """The placeholders that have no space before (False) or after (True) them, but a letter or another span."""
 
     @classmethod
-    def of(cls, sentence: str, pattern: re.Pattern[str] = PROTECTED) -> "Masked":
+    def of(cls, sentence: str, protect: Protect = True) -> "Masked":
         """Replace the spans of a sentence, as many as there are placeholders; the others stay."""
         # Placeholders of the text itself first: they would be taken for those of other spans.
-        chosen = sorted(pattern.finditer(sentence), key=lambda match: match[0] not in PLACEHOLDERS)
+        chosen = sorted(SPANS[protect].finditer(sentence), key=lambda match: match[0] not in PLACEHOLDERS)
         found = sorted(chosen[: len(PLACEHOLDERS)], key=re.Match.start)
         spans = dict(zip(PLACEHOLDERS, (match[0] for match in found), strict=False))
         text, glued = replaced(sentence, found, [*spans])
@@ -100,9 +97,7 @@ class Copies(Constraint):
     def needs(self) -> int:
         return len(self.missing)
 
-    @property
-    def distance(self) -> int:
-        return len(self.missing)
+    distance = needs
 
     @property
     def next_pieces(self) -> Sequence[int]:
@@ -119,19 +114,16 @@ class Copies(Constraint):
 
 
 def stream_cut(
-    translate: Callable[[list[str]], Iterable[list[Translation]]],
-    blocks: Iterable[list[str]],
-    pattern: re.Pattern[str] = PROTECTED,
+    translate: Callable[[list[str]], Iterable[list[Translation]]], blocks: Iterable[list[str]], protect: Protect
 ) -> Iterator[list[Translation]]:
     """Yield the translation of each line of blocks as a list of one. The texts between its spans are translated singly.
 
     Args:
         translate: yields the translations of texts, best first.
-        pattern: what a span is.
     """
     done = 0
     for lines in blocks:
-        parts = [_cut(line, pattern) for line in lines]
+        parts = [_cut(line, SPANS[protect]) for line in lines]
         numbers = [0, *(number for number, own in enumerate(parts, done + 1) for _ in own[::2])]
         with renumbered(numbers.__getitem__):
             found = iter([each[0] for each in translate([text.strip() for own in parts for text in own[::2]])])

@@ -23,7 +23,7 @@ from heed.inference.engine import Engine, TorchEngine, attention_maps, length_ba
 from heed.inference.lines import LineError, as_list, blocks, check_pairs, encode_lines, renumbered
 from heed.inference.next_words import NextWord, word_log_probs, word_search, word_starts
 from heed.inference.outputs import Attended, Translation, choose_extraction, join_words, word_maps
-from heed.inference.protection import Copies, Masked, spans_of, stream_cut
+from heed.inference.protection import Copies, Masked, stream_cut
 from heed.inference.searches import Protect, SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
 from heed.layers.edits import Edits
@@ -160,7 +160,7 @@ class Translator:
     def mask(self, sentence: str, protect: Protect = None) -> Masked:
         """Return a sentence as the model reads it, with placeholders for its spans. ``protect``: see `translate`."""
         masks = self._copies if protect is None else protect
-        return Masked.of(sentence, spans_of(protect)) if masks else Masked(sentence)
+        return Masked.of(sentence, protect or True) if masks else Masked(sentence)
 
     def with_engine(self, engine: Engine) -> "Translator":
         """Return a translator of the same model that searches with another engine."""
@@ -256,7 +256,7 @@ class Translator:
                     "This model has no placeholders (tokenizer.placeholders), so protected text cuts lines: they have "
                     "neither prefixes nor several translations."
                 )
-            return stream_cut(lambda texts: stream([texts], mask=Masked), grouped, spans_of(protect))
+            return stream_cut(lambda texts: stream([texts], mask=Masked), grouped, protect)
         return stream(grouped, mask=mask)
 
     def score(self, sources: TextInput, targets: TextInput) -> list[float]:
@@ -340,22 +340,19 @@ class Translator:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
         if protect and not self._copies:
             raise HeedError(f"{argument('protect', True)} is for attention maps of a model with placeholders only.")
-        if tag is not None:
-            own = self.with_tag(tag)
-            return own.stream_attend(sources, targets, prefix=prefix, terms=terms, protect=protect, **search)
-        sources = as_list(sources)
+        tagged, sources = self.with_tag(tag), as_list(sources)
         if targets is None:
-            masked = [self.mask(sentence, protect) for sentence in sources]
+            masked = [tagged.mask(sentence, protect) for sentence in sources]
             texts = [each.text for each in masked]
-            ids = encode_lines(self.encode, texts, max_tokens=self.max_tokens)
-            constraints = self._constrain(prefix, terms)(masked)
-            copied = self._copied_rows(texts, constraints)
-            constraints = self._with_copies(masked, copied, constraints)
-            n_best, _ = self._search_lines(texts, ids, self.changed_search(**search), constraints, copied)
-            pairs = self._attend_hypotheses(texts, ids, [hypotheses[0] for hypotheses in n_best])
+            ids = encode_lines(tagged.encode, texts, max_tokens=tagged.max_tokens)
+            constraints = tagged._constrain(prefix, terms)(masked)
+            copied = tagged._copied_rows(texts, constraints)
+            constraints = tagged._with_copies(masked, copied, constraints)
+            n_best, _ = tagged._search_lines(texts, ids, tagged.changed_search(**search), constraints, copied)
+            pairs = tagged._attend_hypotheses(texts, ids, [hypotheses[0] for hypotheses in n_best])
             return (own.restored_pair(pair) for own, pair in zip(masked, pairs, strict=True))
         targets = as_list(targets)
-        return self._attend_ids(sources, targets, *self.encode_pairs(sources, targets))
+        return tagged._attend_ids(sources, targets, *tagged.encode_pairs(sources, targets))
 
     def align(
         self,

@@ -166,9 +166,8 @@ class Service:
             return _Text(detection, None, Document([content]))
         route = self.find_route(detection.language, body.target, body.model)
         by_rules = self.settings.split_sentences and not body.prefix
-        return _Text(
-            detection, route, split_document(content, body.format or TEXT, route.translator, by_rules=by_rules)
-        )
+        document = split_document(content, body.format or TEXT, route.translator, by_rules=by_rules)
+        return _Text(detection, route, document)
 
     def _detect(self, text: str) -> list[Detection]:
         """Return the source languages of the models by their probability, if the text is in one of them."""
@@ -193,7 +192,6 @@ class Service:
         self, texts: list[_Text], body: TranslateRequest, n_best: int
     ) -> list[dict[str, list[Translation]]]:
         """Return the translations of each text, best first, with those of their sentences (`Document.versions`)."""
-
         terms = tuple((src, (tgt,) if isinstance(tgt, str) else tuple(tgt)) for src, tgt in body.terms.items())
 
         def key_of(route: Route, document: Document) -> Key:

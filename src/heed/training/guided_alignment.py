@@ -50,7 +50,7 @@ class GuidedAlignment:
         """The map that gives the trained model's alignments."""
         by_line = _read_links(file, train.texts[0].clean.report.total, reverse=reverse)
         self._links = [by_line[line] for line in train.texts[0].clean.lines()]
-        self._placeholders = [*tokenizer.placeholders.values()]
+        self._placeholders = torch.tensor([*tokenizer.placeholders.values()], dtype=torch.long)
         self._src_marks = _mark_pieces(tokenizer.src_pieces(range(tokenizer.src_vocab)))
         self._tgt_marks = _mark_pieces(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
 
@@ -58,7 +58,7 @@ class GuidedAlignment:
         """Return the distribution over source positions for each target position, zeros where nothing is linked."""
         src, tgt = _words_of(batch.src, self._src_marks), _words_of(batch.tgt_out, self._tgt_marks)
         shares = np.zeros((*tgt.shape, src.shape[1]), np.float32)
-        masked = np.isin(batch.tgt_out.cpu().numpy(), self._placeholders).any(1)
+        masked = torch.isin(batch.tgt_out.cpu(), self._placeholders).any(1).tolist()
         for row, pair in enumerate(batch.index.tolist()):
             for i, j in () if masked[row] else self._links[pair]:
                 shares[row] += (tgt[row] == j)[:, None] & (src[row] == i)
