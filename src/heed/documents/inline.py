@@ -13,7 +13,7 @@ from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
 from heed.inference.outputs import Translation
 
-PRIVATE_USE = (range(0xF8F0, 0xF900), range(0xE000, 0xF8F0), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
+PLACEHOLDER_RANGES = (range(0xF8F0, 0xF900), range(0xE000, 0xF8F0), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 """All private-use characters. In a sentence, one stands for markup that is kept."""
 WHITE_SPACE = re.compile(r"[ \t\n\f\r\xa0]+")
 NO_BREAK = re.compile(r"(?<!\S)(\S+)\xa0(?=(\S+))")
@@ -140,7 +140,7 @@ def _simplified(tokens: Sequence[Token]) -> list[Token]:
 def _inline_text(tokens: Sequence[Token], escape: Callable[[str], str]) -> Iterator[str | InlineText]:
     """Yield leading white space, the text of tokens with balanced tags, and trailing white space; nothing for none."""
     own = {char for each in tokens for char in each.value}
-    free = (char for char in map(chr, chain.from_iterable(PRIVATE_USE)) if char not in own)
+    free = (char for char in map(chr, chain.from_iterable(PLACEHOLDER_RANGES)) if char not in own)
     raw = text = breaks = ""
     elements: list[Element] = []
     opened = [-1]

@@ -19,7 +19,7 @@ ONE_IN = 3
 """Of the pairs with shared words, one in this many has placeholders; of those with shared spans, one has none."""
 MOST = 3
 """The most words of a pair that become placeholders."""
-REVISION = 1
+MASKING_REVISION = 1
 """Part of the key of encoded pairs. Raise it with every change of what `with_placeholders` returns."""
 TOKEN = re.compile(rf"{PROTECTED.pattern}|[^\W_]+(?:['’.:,-][^\W_]+)*", re.VERBOSE)
 """A span, or a word without the punctuation around it."""
