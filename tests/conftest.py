@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 FULL = (
     "benchmark", "experiments", "devices/test_gpu_check.py",
-    "docs/test_figures.py", "test_project_files.py",
+    "docs/test_figures.py", "docs/test_published_models.py", "test_project_files.py",
 )  # fmt: skip
 """Tests that only `make test-full` runs: of developers' scripts and files, and of all engines at once."""
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchmark.peers import UnavailableError, require
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, to_huggingface
+from heed.exchange import ctranslate2_model, to_huggingface
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, BOS_PIECE, EOS, PAD, PAD_PIECE, SPECIAL_PIECES
 

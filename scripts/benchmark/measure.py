@@ -67,6 +67,11 @@ def anonymous_mib() -> float:
     return int(status.partition("RssAnon:")[2].split()[0]) / 1024
 
 
+def peak_mib() -> float:
+    """Return the largest resident memory that this process has had, in MiB (Linux)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def resident_mib(process: int | Literal["self"] = "self") -> float:
     """Return the resident memory of a process, in MiB (Linux)."""
     pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])

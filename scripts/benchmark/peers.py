@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 
-from benchmark.measure import timed
+from benchmark.measure import peak_mib, timed
 from heed.data.text.workers import end_with_parent
 from heed.errors import HeedError
 
@@ -75,6 +75,10 @@ class PeerProcess(Generic[Work, Result]):
             raise HeedError(
                 "A peer's process has ended: see its output above. Without output, it probably ran out of memory."
             ) from None
+
+    def peak_mib(self) -> float:
+        """Return the largest resident memory that the process has had."""
+        return self.executor.submit(peak_mib).result()
 
     def close(self) -> None:
         """End the process and wait for it, so that it does not slow down later measurements."""

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from benchmark.peers import require
 from heed.data.pairs.pairs import Pairs
 from heed.data.steps.batch import Batch, collate
-from heed.export.to_huggingface import empty_model
+from heed.exchange.to_huggingface import empty_model
 from heed.models.rnn_config import RNNConfig
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import PAD

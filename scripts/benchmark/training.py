@@ -18,7 +18,7 @@ from torch import Tensor
 from benchmark import torch_peer
 from benchmark.marian import MarianTraining
 from benchmark.matmul import record_products, time_products
-from benchmark.measure import rows
+from benchmark.measure import peak_mib, rows
 from benchmark.peers import UnavailableError, start_peers
 from heed.data.pairs.pairs import Pairs, id_lists
 from heed.data.steps.batch import Batch
@@ -35,10 +35,13 @@ SIZES = {
     "d256": ["model=transformer", "model.d_model=256", "model.d_ff=1024", "model.encoder_layers=3",
              "model.decoder_layers=3", "model.dropout=0.1", "model/positions=sinusoidal"],
     "tiny": ["model=transformer_tiny", "model/positions=sinusoidal"],
+    "opus": ["model=transformer", "model.d_model=512", "model.d_ff=2048", "model.num_heads=8", "model.encoder_layers=6",
+             "model.decoder_layers=6", "model.dropout=0.1", "model/positions=sinusoidal", "model.norm=post",
+             "model.activation=silu"],
     "smallest": ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"],
     "rnn": ["model=rnn", "model.d_embedding=256", "model.d_model=512", "model.dropout=0.2"],
 }  # fmt: skip
-"""Options of ``train.py``. ``smallest`` is for testing the benchmark."""
+"""Options of ``train.py``. ``opus`` is the size of OPUS-MT's models, ``smallest`` is for testing the benchmark."""
 
 OPTIMIZER = ["optimizer=adamw", "schedule=inverse_sqrt"]
 """The peers' own."""
@@ -171,12 +174,14 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                     missing["marian"] = str(reason)
             rounds = AlternatingRounds(measured, arguments.rounds, arguments.warmup, arguments.steps, arguments.now)
             training.fit(rounds)
+        memory = {name: round(peer.peak_mib()) for name, peer in peers.items()} | {"heed": round(peak_mib())}
+        print(f"  peak memory, MiB: {', '.join(f'{name} {size:,}' for name, size in memory.items())}", flush=True)
         for peer in peers.values():
             peer.close()
         skipped |= missing
         facts = {"size": size, "threads": arguments.threads, "vocabulary": vocabulary}
         found += rows(rounds.rates, unit="tokens/s", **facts)
-        limits.append({**facts, **_limit(training, rounds, arguments.now)})
+        limits.append({**facts, "peak_mib": memory, **_limit(training, rounds, arguments.now)})
     return {"train": found, "limit": limits, "skipped": skipped}
 
 

@@ -2,6 +2,7 @@
 
 python scripts/docs            write the pages and figures that have changed
 python scripts/docs --check    write nothing; exit status 1 if a file would change
+python scripts/docs numbers    list each published number with its date, commit and command, oldest first
 """
 
 import argparse
@@ -11,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from docs.pages import ROOT, files
+from docs.published import published
 
 
 def main() -> int:
@@ -23,7 +25,12 @@ def main() -> int:
         prog="python scripts/docs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if a file would change")
-    check = parser.parse_args().check
+    parser.add_argument("what", nargs="?", choices=["numbers"], help="list the published numbers instead")
+    arguments = parser.parse_args()
+    if arguments.what:
+        print(*published(), sep="\n")
+        return 0
+    check = arguments.check
     changed = {
         file: text for file, text in files().items() if not file.exists() or file.read_text(encoding="utf-8") != text
     }

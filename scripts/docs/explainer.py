@@ -20,5 +20,5 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "explainer.html"
 def page() -> str:
     """Return the page with its model and the present template."""
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', PAGE.read_text(encoding="utf-8"))
-    folder = Path(heed.__file__).parent / "export" / "page"
+    folder = Path(heed.__file__).parent / "exchange" / "page"
     return render_template("page.html.j2", folder=folder, data=json.loads(data))

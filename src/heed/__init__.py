@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from heed import interventions, plot
     from heed.errors import HeedError
+    from heed.exchange.from_huggingface import import_model
     from heed.inference.constraints import Terms
     from heed.inference.loading import load
     from heed.inference.outputs import Attended, Translation
@@ -40,7 +41,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 __all__ = [
     "Attended", "HeedError", "Terms", "TrainedRun", "Translation", "Translator", "__version__", "check", "compare",
-    "interventions", "load", "plot", "train",
+    "import_model", "interventions", "load", "plot", "train",
 ]  # fmt: skip
 
 _PLACES = {
@@ -52,6 +53,7 @@ _PLACES = {
     "Translator": "heed.inference.translator:Translator",
     "check": "heed.launch.clients:check_corpus",
     "compare": "heed.report.comparison:compare_runs",
+    "import_model": "heed.exchange.from_huggingface:import_model",
     "interventions": "heed.interventions",
     "load": "heed.inference.loading:load",
     "plot": "heed.plot",

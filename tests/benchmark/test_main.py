@@ -11,7 +11,7 @@ import torch
 from benchmark.__main__ import main
 
 from tests import forkserver
-from tests.export.models import transformer, write_model
+from tests.exchange.models import transformer, write_model
 
 ROOT = Path(__file__).parents[2]
 SMALL_CORPUS = ["data.train=300", "data.valid=20", "data.test=20", "data.long=20"]

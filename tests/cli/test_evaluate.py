@@ -21,7 +21,7 @@ from tests import forkserver
 from tests.cli.models import LINES as SOURCES
 from tests.cli.models import SEARCH, Heed, Refused, TinyModel, save_model, write
 from tests.evaluation.test_comet import VERSION, install_comet, save_comet
-from tests.export.models import LINES, transformer, write_model
+from tests.exchange.models import LINES, transformer, write_model
 
 HYPOTHESES = ["Ein Mann fährt Rad.", "", "Ein Hund schläft!", "Zwei kinder spielen mit einem Ball im park."]
 REFERENCES = [

@@ -12,7 +12,7 @@ from heed.inference import model_folder
 from heed.inference.loading import load
 from heed.inference.translator import Translator
 from tests.cli.models import LINES, SEARCH, Heed, TinyModel, save, save_model
-from tests.export.models import transformer, write_run
+from tests.exchange.models import transformer, write_run
 
 
 @pytest.fixture

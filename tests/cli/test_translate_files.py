@@ -18,7 +18,7 @@ from heed.documents.document import split_document
 from heed.inference.translator import Translator
 from tests import forkserver
 from tests.cli.models import LINES, SEARCH, Heed, TinyModel, save_model
-from tests.export.models import transformer, write_model
+from tests.exchange.models import transformer, write_model
 from tests.tokenizers import train_tokenizer
 
 EXTRA: dict[str, Any] = {"search": {**SEARCH, "beam": 2, "max_length_extra": 0}, "src_lang": "en", "tgt_lang": "de"}

@@ -50,10 +50,11 @@ def model(tiny_model: Callable[..., Any]) -> Transformer:
     return randomised(model)
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "swiglu"])
 @pytest.mark.parametrize("norm_kind", ["layer", "rms"])
-def test_steps_are_those_of_the_modules(norm_kind: Any, activation: Any) -> None:
-    config = replace(TRANSFORMER, norm_kind=norm_kind, activation=activation)
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_steps_are_those_of_the_modules(norm: Any, norm_kind: Any, activation: Any) -> None:
+    config = replace(TRANSFORMER, norm=norm, norm_kind=norm_kind, activation=activation, output_bias=norm == "post")
     model = randomised(build_model(config, src_vocab=23, tgt_vocab=29, joint=False))
     names = [*model.state_dict()]
     with torch.no_grad():
@@ -108,7 +109,6 @@ MODIFICATIONS: dict[str, Callable[[Transformer], object]] = {
         layer(model).self_attention.sublayer.attention, "positions", model.tgt_positions
     ),
     "no residual connection": lambda model: _set(layer(model).feed_forward, "add", False),
-    "post-norm": lambda model: _set(layer(model).feed_forward, "pre_norm", False),
     "another output layer": lambda model: _set(model, "output", nn.Embedding(29, 20)),
     "dropout": lambda model: layer(model).train(),
 }

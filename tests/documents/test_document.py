@@ -16,7 +16,7 @@ from heed.files import built_in_corpus
 from heed.inference.outputs import Translation
 from heed.inference.translator import Translator
 from tests.conftest import RNN
-from tests.export.models import transformer, write_model
+from tests.exchange.models import transformer, write_model
 
 TAGS = {
     "html": [("<b>", "</b>"), ('<a href="/x?a=1&amp;b=2">', "</a>"), ("<span translate='yes'>", "</span>")],

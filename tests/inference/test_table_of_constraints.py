@@ -12,11 +12,11 @@ import heed
 from heed.decoding import BeamSearch, GreedySearch, SampleSearch
 from heed.decoding.search import Search
 from heed.errors import HeedError
-from heed.export import parity, to_ctranslate2, to_huggingface
+from heed.exchange import parity, to_ctranslate2, to_huggingface
 from heed.inference.mbr import MBRSearch
 from heed.inference.translator import Translator
 from tests.conftest import RNN
-from tests.export.models import LINES, transformer, write_run
+from tests.exchange.models import LINES, transformer, write_run
 
 pytestmark = pytest.mark.slow
 

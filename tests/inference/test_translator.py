@@ -24,7 +24,7 @@ from heed.models import build_model
 from heed.models.seq2seq import AttentionMaps, Seq2Seq
 from heed.symbols import BOS, EOS, EOS_PIECE, UNK
 from tests.conftest import RNN
-from tests.export.models import LINES, positions, transformer, write_model
+from tests.exchange.models import LINES, positions, transformer, write_model
 from tests.tokenizers import train_tokenizer
 
 SENTENCES = [

@@ -66,6 +66,7 @@ VARIANTS: list[tuple[str, Changes]] = [
         for norm, kind, residual in (("pre", "rms", True), ("post", "rms", False), ("none", "layer", True))
     ),
     ("transformer", {"activation": "swiglu"}),
+    ("transformer", {"norm": "post", "activation": "silu", "output_bias": True}),
     ("transformer", {"encoder_layers": 1, "decoder_layers": 1, "activation": "gelu", "tie_embeddings": False}),
     *(
         ("rnn", {"cell": cell, "layers": layers, "bidirectional": bidirectional})

@@ -11,7 +11,7 @@ import heed
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.serve.settings import ServeSettings
-from tests.export.models import transformer, write_run
+from tests.exchange.models import transformer, write_run
 
 
 @pytest.fixture(scope="session")

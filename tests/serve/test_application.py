@@ -24,7 +24,7 @@ from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.serve.requests import FORMS
 from heed.serve.settings import ServeSettings, accepted_hosts
-from tests.export.models import LINES, transformer, write_model, write_run
+from tests.exchange.models import LINES, transformer, write_model, write_run
 
 Serve = Callable[..., TestClient]
 

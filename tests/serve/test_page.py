@@ -16,7 +16,7 @@ from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.symbols import PLACEHOLDERS
 from tests.conftest import RNN
-from tests.export.models import transformer, write_run
+from tests.exchange.models import transformer, write_run
 from tests.report.html import Page
 
 

@@ -23,7 +23,7 @@ from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.serve.settings import ServeSettings
 from tests.conftest import RNN
-from tests.export.models import transformer, write_run
+from tests.exchange.models import transformer, write_run
 from tests.report.chromium import Browser, needs_chromium, start_browser
 
 pytestmark = [pytest.mark.browser, needs_chromium]

@@ -17,7 +17,7 @@ from libretranslatepy import LibreTranslateAPI
 
 import heed
 from tests import forkserver
-from tests.export.models import LINES
+from tests.exchange.models import LINES
 from tests.serve.processes import Server, serving
 from tests.waiting import wait_for
 

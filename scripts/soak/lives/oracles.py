@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from safetensors.torch import load_file
 
 import heed
-from heed.export.to_ctranslate2 import CTranslate2Engine
+from heed.exchange.to_ctranslate2 import CTranslate2Engine
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.symbols import BOS, EOS
@@ -129,6 +129,17 @@ def exported(run: Path, folder: Path, lines: list[str]) -> Iterator[str]:
     for line, (one,), (other,) in zip(lines, ours, others, strict=True):
         if one.text != other.text and abs(one.log_prob - other.log_prob) > SCORE_TOLERANCE:
             yield f"{line}: {one.text} by heed, {other.text} by CTranslate2"
+
+
+def imported(run: Path, folder: Path, lines: list[str]) -> Iterator[str]:
+    """Import an export to Hugging Face: it has the tokenizer and the greedy translations of the run, up to near ties."""
+    model, again = (heed.load(each).without_fallbacks() for each in (run, folder))
+    if model.tokenizer.digest != again.tokenizer.digest:
+        yield "the tokenizer of the import is another one"
+    ours, others = (each.hypotheses(lines, n=1, beam=1) for each in (model, again))
+    for line, (one,), (other,) in zip(lines, ours, others, strict=True):
+        if one.text != other.text and abs(one.log_prob - other.log_prob) > SCORE_TOLERANCE:
+            yield f"{line}: {one.text} by the run, {other.text} by its import"
 
 
 def averaged(checkpoints: list[Path], model: Path) -> Iterator[str]:

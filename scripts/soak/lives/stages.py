@@ -193,12 +193,15 @@ def score(life: Life) -> None:
 
 
 def export(life: Life) -> None:
-    """Export for one engine; heed checks it, and a greedy search there finds the same."""
+    """Export for one engine; heed checks it, and a greedy search there finds the same. What can come back does."""
     to = draw(life, "export").choice(["ctranslate2", "ctranslate2", "huggingface", "page"])
     out = f"exported-{to}" + (".html" if to == "page" else "")
     life.heed("export", str(life.run()), "--to", to, "--out", out)
     if to == "ctranslate2":
         life.check(oracles.exported, life.run(), life.folder / "reference" / out, _lines(life))
+    if to == "huggingface":
+        life.heed("import", out, "--out", "imported")
+        life.check(oracles.imported, life.run(), life.folder / "reference" / "imported", _lines(life))
 
 
 def attend(life: Life) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from heed.errors import HeedError
-from heed.export import QUANTIZATIONS, TARGETS
+from heed.exchange import QUANTIZATIONS, TARGETS
 from heed.inference import BATCH_TOKENS, MAX_TOKENS
 from heed.inference.searches import DEFAULTS, SearchOptions
 from heed.options import did_you_mean, in_heed
@@ -142,7 +142,7 @@ def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
         from heed.inference import loading
 
         return loading.load(*named, **options).with_tag(tag)
-    from heed.export import to_ctranslate2
+    from heed.exchange import to_ctranslate2
 
     search = {**search_options(args), "n_best": getattr(args, "n_best", None)} if hasattr(args, "beam") else {}
     return to_ctranslate2.load(*named, **options, required=engine == "ctranslate2", search=search).with_tag(tag)

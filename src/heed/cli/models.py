@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from heed.cli.lines import path_text, read_file, write_lines
 from heed.errors import HeedError, argument
-from heed.export import TARGETS
+from heed.exchange import TARGETS
 from heed.files import replacing
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _weight_sources(path: Path, args: argparse.Namespace) -> "list[WeightSource]
 
 
 def export(args: argparse.Namespace) -> None:
-    from heed.export.parity import check_set, validation_set
+    from heed.exchange.parity import check_set, validation_set
     from heed.inference import loading, model_folder
     from heed.runs.folder import validation_files
 
@@ -76,7 +76,7 @@ def export(args: argparse.Namespace) -> None:
         check = None
     else:
         check = validation_set(args.model, translator.directions)
-    target = import_module(f"heed.export.to_{args.to}")
+    target = import_module(f"heed.exchange.to_{args.to}")
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as partial:
         report = target.export(translator, partial, check, quantization=quantization)
@@ -84,6 +84,17 @@ def export(args: argparse.Namespace) -> None:
     before, after = map(_megabytes, (model_folder.files(model_folder.find(args.model)), written))
     found = report.lines() if report else [UNCHECKED]
     write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *found])
+
+
+def import_(args: argparse.Namespace) -> None:
+    from heed.exchange.from_huggingface import import_model
+
+    found = import_model(args.source, args.out, check=not args.no_check)
+    parameters = sum(parameter.numel() for parameter in found.model.parameters())
+    checked = "not compared with transformers" + ("" if args.no_check else ", which is not installed")
+    if found.difference is not None:
+        checked = f"logits differ from those of transformers by at most {found.difference:.1e}"
+    write_lines([f"{found.folder}: a transformer with {parameters:,} parameters; {checked}"])
 
 
 def _quantization(args: argparse.Namespace) -> str | None:

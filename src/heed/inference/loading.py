@@ -46,7 +46,7 @@ def load(
                 "the models of an ensemble on the same data with the same tokenizer settings."
             )
     model = Ensemble([first.model, *(other.model for other in others)]) if others else first.model
-    saved = ("search", "alignment", "src_lang", "tgt_lang", "directions")
+    saved = ("search", "alignment", "src_lang", "tgt_lang", "directions", "base_model")
     translator = Translator(
         TorchEngine(model.to(found), packed=True),
         first.tokenizer,

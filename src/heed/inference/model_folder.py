@@ -11,7 +11,6 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +30,7 @@ from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction
 from heed.files import check_regular, read_yaml, write_file, writing, yaml_text
 from heed.models import FAMILIES, build_model
-from heed.models.seq2seq import ModelConfig, Seq2Seq
+from heed.models.seq2seq import ModelConfig, Seq2Seq, TrainableSeq2Seq
 from heed.options import find_wrong_values, format_value, from_plain, raise_problems
 from heed.run_format import RUN_FORMAT, check_run_format
 
@@ -42,9 +41,6 @@ DIGEST = "weights_digest"
 
 VOCABULARY_WEIGHTS = {"src_embedding.weight": 0, "tgt_embedding.weight": 1, "output.weight": 1, "output_bias": 1}
 """Weights with a row for each piece: of the source vocabulary (0) or the target vocabulary (1)."""
-
-EXPORTS = {"model.bin": "CTranslate2", "generation_config.json": "Hugging Face"}
-"""A file that only a folder of `heed export` has, and the engine that it is for."""
 
 EXPORT_DESCRIPTION = "heed.json"
 """File of an export that describes its content, like the config of a model folder."""
@@ -106,10 +102,11 @@ def find(path: Path) -> Path:
     if path.is_file():
         its_folder = f"its folder, {path.parent}" if (path.parent / CONFIG).exists() else "the folder of a run or model"
         raise HeedError(f"{path} is a file: give {its_folder}.")
-    for file, engine in EXPORTS.items():
-        if (path / file).exists():
-            use = ", for heed translate, evaluate and serve" if is_export(path) else ""
-            raise HeedError(f"{path} is an export for {engine}{use}: give {exported_from(path)}.")
+    if (path / "model.bin").exists():
+        use = ", for heed translate, evaluate and serve" if is_export(path) else ""
+        raise HeedError(f"{path} is an export for CTranslate2{use}: give {exported_from(path)}.")
+    if is_huggingface(path):
+        raise HeedError(f"{path} is a model for Hugging Face: heed import {path} --out DIR makes a model folder of it.")
     raise HeedError(
         f"{path} holds no model: neither it nor its subfolder model has {WEIGHTS} and {CONFIG}. "
         "A run writes them when it ends."
@@ -119,6 +116,11 @@ def find(path: Path) -> Path:
 def is_export(path: Path) -> bool:
     """Return whether ``heed export`` wrote a folder for an engine that heed translates with."""
     return all(os.path.isfile(path / name) for name in (EXPORT_DESCRIPTION, "model.bin"))  # noqa: PTH113 - never raises
+
+
+def is_huggingface(path: Path) -> bool:
+    """Return whether a folder has a model that ``heed import`` may read."""
+    return (path / "config.json").is_file() and (path / "source.spm").is_file()
 
 
 def exported_from(export: Path) -> str:
@@ -157,26 +159,34 @@ def load(path: str | Path) -> ModelFolder:
     folder = find(Path(path))
     config, architecture = read_config(folder)
     tokenizer = Tokenizer.load(folder)
-    build = partial(build_model, architecture, **tokenizer.vocabulary)
     saved = _read_shapes(folder / WEIGHTS)
+    empty = build_empty(architecture, tokenizer, saved, folder / CONFIG)
+    check_architecture(saved, _parameters(empty), folder / WEIGHTS)
+    model = build_model(architecture, **tokenizer.vocabulary)
+    _copy_weights(model, _read_weights(folder, config))
+    return ModelFolder(model.eval(), tokenizer, config)
+
+
+def build_empty(
+    architecture: ModelConfig, tokenizer: Tokenizer, saved: Mapping[str, Tensor], path: Path
+) -> TrainableSeq2Seq:
+    """Return a model without memory for its weights.
+
+    Raises:
+        HeedError: if ``path`` describes another model than the one with the ``saved`` weights, or none.
+    """
     values = sum(tensor.numel() for tensor in saved.values())
     if architecture.depth > len(saved) or architecture.width > values:  # building the model would be slow
         raise HeedError(
-            f"{folder / CONFIG} describes a model with {architecture.depth:,} layers and sizes up to "
-            f"{architecture.width:,}, but {WEIGHTS} has {len(saved):,} tensors with {values:,} values: "
-            "they belong to different models, copy both again."
+            f"{path} describes a model with {architecture.depth:,} layers and sizes up to {architecture.width:,}, but "
+            f"its weights are {len(saved):,} tensors with {values:,} values: they belong to different models, copy "
+            "both again."
         )
     try:
         with _WithoutMemory():
-            empty = build()
+            return build_model(architecture, **tokenizer.vocabulary)
     except (RuntimeError, OverflowError, TypeError, ValueError) as error:
-        raise HeedError(
-            f"{folder / CONFIG} does not describe a {architecture.family}: {' '.join(str(error).split())}"
-        ) from error
-    check_architecture(saved, _parameters(empty), folder / WEIGHTS)
-    model = build()
-    _copy_weights(model, _read_weights(folder, config))
-    return ModelFolder(model.eval(), tokenizer, config)
+        raise HeedError(f"{path} does not describe a {architecture.family}: {' '.join(str(error).split())}") from error
 
 
 def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:
@@ -267,7 +277,7 @@ def read_config(folder: Path) -> tuple[dict[str, Any], ModelConfig]:
             f"{path}: the model family {format_value(family)} is unknown: choose from {', '.join(FAMILIES)}."
         )
     try:
-        raise_problems(find_wrong_values(LANGUAGES, config, where=""))
+        raise_problems(find_wrong_values({**LANGUAGES, "base_model": dict[str, str | None] | None}, config, where=""))
         if config.get("alignment"):
             from_plain(Extraction, config["alignment"], where="alignment.")
         return config, FAMILIES[family].from_plain(config["model"])

@@ -83,11 +83,14 @@ class Translator:
         src_lang: str = "",
         tgt_lang: str = "",
         directions: Sequence[Sequence[str]] = (),
+        base_model: Mapping[str, Any] | None = None,
         batch_tokens: AtLeast1 = BATCH_TOKENS,
         max_tokens: AtLeast1 | None = None,
     ) -> None:
         self.tokenizer = tokenizer.towards(tgt_lang)
         self.alignment = alignment
+        self.base_model = base_model
+        """The name and the licence of the published model that this is, or was fine-tuned from."""
         self.src_lang = src_lang
         self.tgt_lang = tgt_lang
         own = Direction(src_lang, tgt_lang)

@@ -6,6 +6,7 @@ import platform
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -19,6 +20,7 @@ from torch.nn import Parameter
 
 from heed import __version__
 from heed.data.datamodule import TranslationData
+from heed.data.steps.batch import Batch
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.metrics import format_score
@@ -31,6 +33,7 @@ from heed.runs.config import config_digest
 from heed.runs.folder import RunFolder
 from heed.runs.model_card import write_model_card
 from heed.runs.results import INITIAL_SCORES, RESULTS, build_results, scores_by_split, write_results
+from heed.symbols import UNK
 from heed.training.callbacks.attention import MeasureAttentionHeads
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.metrics import CountTexts, MetricsLogger
@@ -72,9 +75,13 @@ def run_facts(
 def describe_run(
     trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, options: Sequence[str], auto: str
 ) -> str:
-    """Return what a run would train: its sizes, steps and options, and about how much memory it would need."""
+    """Return what a run would train: its sizes, steps and options, and about how much memory and time it would need."""
     with trainer.precision_plugin.train_step_context():
         facts = run_facts(trainer, module, data, options=options, auto=auto) | size_facts(module, data)
+        steps, device = planned_steps(trainer, data), trainer.strategy.root_device.type
+        if steps and (device, trainer.world_size) == ("cpu", 1):
+            seconds = step_seconds(module, data)
+            facts["Time"] = f"about {math.ceil(steps * seconds / 60):,} min on this machine, without validations"
     return "\n".join(f"{name + ':':<9} {text}" for name, text in facts.items())
 
 
@@ -96,13 +103,27 @@ def size_facts(module: TranslationModule, data: TranslationData) -> dict[str, st
         counts += [f"{name} {sum(weight.numel() for weight in own):,}"] if own else []
     megabytes = sum(weight.numel() * weight.element_size() for weight in seen) / 1e6
     moments = count_moments(module.configure_optimizers())
-    tokens = data.planner.device_tokens
+    tokens = min(data.planner.device_tokens, math.ceil(data.stream.step_tokens))
     activations = tokens * activation_bytes(lambda batch: module.summed_loss(batch)[0], data.stream.longest) / 1e6
     return {
         "Parts": ", ".join(counts),
         "Memory": f"about {(2 + moments) * megabytes + activations:,.0f} MB in training, including {activations:,.0f} "
-        f"MB of activations (batching.device_tokens={tokens})",
+        f"MB of activations of {tokens:,} tokens (batching.batch_tokens, batching.device_tokens)",
     }
+
+
+def step_seconds(module: TranslationModule, data: TranslationData) -> float:
+    """Return how long a step takes with pairs of average length. The model is not usable afterwards."""
+    pairs, optimizer = data.stream.pairs, module.configure_optimizers()
+    rows = max(1, round(data.planner.batch_tokens * len(pairs) / pairs.tgt_tokens))
+    lengths = (math.ceil(tokens / len(pairs)) for tokens in (pairs.src_tokens, pairs.tgt_tokens))
+    src, tgt = (torch.full((rows, length), UNK, dtype=torch.int32) for length in lengths)
+    for _ in range(2):  # the first one allocates
+        start = time.perf_counter()
+        torch.autograd.backward(module.summed_loss(Batch.without_padding(src, tgt, tgt))[0])
+        optimizer.step()
+        optimizer.zero_grad()
+    return time.perf_counter() - start
 
 
 def idle_devices(devices: int, data: TranslationData) -> str:
@@ -192,6 +213,9 @@ def write_run(
         extra["alignment"] = alignment["extraction"]
     elif module.guide is not None:
         extra["alignment"] = asdict(module.guide.extraction)
+    if config["init_from"]:
+        parent, _ = model_folder.read_config(model_folder.find(Path(config["init_from"])))
+        extra |= {"base_model": parent["base_model"]} if parent.get("base_model") else {}
     model_folder.save(run.path / "model", model, tokenizer, extra=extra)
 
     initial = run.path / INITIAL_SCORES
@@ -234,7 +258,9 @@ def write_run(
     }
     evaluated = {split: (result.scores, result.loss) for split, result in module.results.items()}
     results = build_results(facts, evaluated, validated=data.sets.validated)
-    write_model_card(run.path, results, directions=corpus.directions, license=config["license"])
+    write_model_card(
+        run.path, results, directions=corpus.directions, license=config["license"], base_model=extra.get("base_model")
+    )
     write_results(run.path, results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)
     return results

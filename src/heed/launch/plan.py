@@ -69,7 +69,7 @@ def settle(command: Command, folder: Path | None = None) -> RunPlan:
     if options["init_from"]:
         if options["match"] == "params":
             raise HeedError("match=params changes the widths of the model, but init_from= inherits its weights.")
-        options = inherit(options, command.words)
+        options = inherit(_with_imported_parent(options), command.words)
     elif options["tokenizer"].get("vocabulary") == "extend":
         raise HeedError("tokenizer.vocabulary=extend adds to the vocabulary of a trained model: give init_from=RUN.")
     before = find_config(folder) if folder and options["resume"] else None
@@ -86,6 +86,16 @@ def settle(command: Command, folder: Path | None = None) -> RunPlan:
     changed = [name for name in PARTS if options[name] != typical[name]]
     parts = parts | {name: build_part(options[name], where=f"{name}.") for name in changed}
     return replace(plan, options=options, parts=parts, auto=auto, match=match)
+
+
+def _with_imported_parent(options: Options) -> Options:
+    """Return the options with the model folder for an ``init_from`` in Hugging Face's format, which is imported."""
+    parent = Path(options["init_from"])
+    if not model_folder.is_huggingface(parent):
+        return options
+    from heed.exchange.from_huggingface import import_once
+
+    return {**options, "init_from": str(import_once(parent, options["cache_dir"]))}
 
 
 def _pruned_by(command: Command) -> str | None:

@@ -16,7 +16,12 @@ def swiglu(x: Float[Tensor, "*B FF"]) -> Float[Tensor, "*B F"]:
     return F.silu(gate) * value
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "gelu": F.gelu, "swiglu": swiglu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu_,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "swiglu": swiglu,
+}
 """ReLU in place: its gradient needs its result only."""
 
 

@@ -139,6 +139,7 @@ class Transformer(TrainableSeq2Seq):
         self.tgt_embedding, self.src_embedding, self.output = embeddings(
             src_vocab=src_vocab, tgt_vocab=tgt_vocab, d_model=config.d_model, joint=joint, tie=config.tie_embeddings
         )
+        self.output_bias = nn.Parameter(torch.zeros(tgt_vocab)) if config.output_bias else None
         self.max_target_length = config.positions.max_length
         self.src_positions = config.positions.absolute(d_model=config.d_model)
         self.tgt_positions = config.positions.absolute(d_model=config.d_model)
@@ -193,7 +194,7 @@ class Transformer(TrainableSeq2Seq):
             caches.append(present)
             cross.append(cross_weights)
             decoder_self.append(self_weights)
-        hidden = DecoderHidden(self.decoder_norm(x), self.output.weight)
+        hidden = DecoderHidden(self.decoder_norm(x), self.output.weight, self.output_bias)
         attention = AttentionMaps(cross=_stack(cross), decoder_self=_stack(decoder_self)) if maps else None
         return hidden, attention, replace(state, past=tuple(caches), length=state.length + tokens.shape[1])
 
@@ -228,7 +229,7 @@ class FusedTransformer(Seq2Seq):
             for layer in model.decoder
         )
         self.norm = fused_norm(model.decoder_norm)
-        self.output = prepare((model.output.weight, None))
+        self.output = prepare((model.output.weight, model.output_bias))
 
     def encode(
         self, src: SrcIds, src_mask: SourceMask, *, src_lengths: Lengths = None, maps: bool = False, edits: Edits = None
@@ -265,11 +266,10 @@ class FusedTransformer(Seq2Seq):
 def _has_fused_steps(model: Transformer) -> bool:
     """Return whether the decoder has the layer order and module classes that `FusedLayer` implements, unmodified.
 
-    This excludes post-norm, no norm, no residual connections, and self-attention that is parameter-free or has
-    relative positions.
+    This excludes no norm, no residual connections, and self-attention that is parameter-free or has relative positions.
     """
     config = model.config
-    if config.self_attention.kind != "qkv" or config.positions.kind in RELATIVE:
+    if config.norm == "none" or config.self_attention.kind != "qkv" or config.positions.kind in RELATIVE:
         return False
     if not {config.self_attention.score, config.cross_attention.score} <= {*PRODUCTS}:
         return False
@@ -278,7 +278,7 @@ def _has_fused_steps(model: Transformer) -> bool:
         compat.is_unmodified(model)
         and all(compat.is_unmodified(module) and not module.training for module in used)
         and all(_classes(layer) == _classes_of_new_layer(config) for layer in model.decoder)
-        and all(module.pre_norm and module.add for module in used if isinstance(module, Residual))
+        and all(module.add for module in used if isinstance(module, Residual))
         and type(model.output) is type(model.tgt_embedding)
     )
 

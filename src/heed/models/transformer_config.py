@@ -34,9 +34,11 @@ class TransformerConfig(ModelConfig):
     norm_kind: Literal["layer", "rms"]
     residual: bool
     """Add a sublayer's input to its output. Otherwise the output replaces the input."""
-    activation: Literal["relu", "gelu", "swiglu"]
+    activation: Literal["relu", "gelu", "silu", "swiglu"]
     tie_embeddings: bool
     """Share the output layer with the target embedding and, with a joint vocabulary, with the source embedding."""
+    output_bias: bool = False
+    """Add a learned number to the logit of each target piece. Without a value, as in older models, there is none."""
     self_attention: SelfAttentionConfig
     cross_attention: CrossAttentionConfig
     positions: PositionsConfig

@@ -13,12 +13,17 @@ CARD = "README.md"
 
 
 def write_model_card(
-    run: Path, results: Mapping[str, Any], *, directions: Sequence[tuple[str, str]], license: str | None
+    run: Path,
+    results: Mapping[str, Any],
+    *,
+    directions: Sequence[tuple[str, str]],
+    license: str | None,
+    base_model: Mapping[str, str | None] | None = None,
 ) -> None:
     """Write the model card of a run to its model folder, from its results and its translations.
 
     ``directions`` are pairs of source and target language; ``license`` is, for example, "cc-by-4.0", or None if it is
-    not chosen yet.
+    not chosen yet; ``base_model`` has the name and the licence of the published model that was fine-tuned, if any.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -40,6 +45,7 @@ def write_model_card(
         "size": f"{size / 1e6:,.1f} MB",
         "search": ", ".join(f"{name}={value}" for name, value in results["search"].items()) or "greedy",
         "license": license,
+        "base_model": base_model,
     }
     environment = Environment(
         loader=PackageLoader("heed.runs"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -16,7 +16,7 @@ import pyarrow as pa
 import sentencepiece as spm
 
 from heed.data.pairs.pairs import IntArray, Limit, Pairs, flatten, id_lists, pair_lengths, unflatten
-from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import Tokenizer, vocabulary_size
 from heed.data.text.noise import Noise, add_noise
 from heed.data.text.source import mixed
 from heed.data.text.workers import ahead, start_pool
@@ -47,7 +47,7 @@ class BPEDropout:
 
     def __init__(self, processor: spm.SentencePieceProcessor, *, rate: float) -> None:
         self.rate = rate
-        size = processor.get_piece_size()
+        size = vocabulary_size(processor)
         special = (processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused)
         ids = {processor.id_to_piece(id_): id_ for id_ in range(size) if not any(kind(id_) for kind in special)}
         scores = {id_: processor.get_score(id_) for id_ in ids.values()}
@@ -65,7 +65,11 @@ class BPEDropout:
         """Rank of the merge of two pieces: lower ranks were learned earlier. A rank identifies the merged piece."""
         # A reserved character has a score too, but no merge leads to it.
         self._merged = {-scores[id_]: id_ for piece, id_ in ids.items() if len(piece) > 1}
-        self._characters = {id_: tuple(ids[character] for character in piece) for piece, id_ in ids.items()}
+        self._characters = {
+            id_: tuple(ids[character] for character in piece)
+            for piece, id_ in ids.items()
+            if ids.keys() >= {*piece}  # an imported vocabulary may lack characters
+        }
         self._is_tag = np.array([processor.is_control(id_) for id_ in range(size)])
         self._starts_word = np.array([processor.id_to_piece(id_).startswith(WORD_START) for id_ in range(size)])
         self._seed = ""
@@ -188,7 +192,7 @@ def dropouts(tokenizer: Tokenizer, rate: float) -> Sequence[BPEDropout]:
         return ()
     src, tgt = tokenizer.processors
     dropout = BPEDropout(src, rate=rate)
-    return dropout, dropout if tokenizer.joint else BPEDropout(tgt, rate=rate)
+    return dropout, dropout if src is tgt else BPEDropout(tgt, rate=rate)
 
 
 def segment(dropout: Sequence[BPEDropout], pairs: Pairs, seed: str) -> Pairs:

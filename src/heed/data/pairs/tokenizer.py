@@ -14,12 +14,21 @@ from heed.files import write_file
 from heed.languages import LANGUAGE_TAG, language_tag
 from heed.symbols import BOS, EOS, PAD, PLACEHOLDERS, UNK, UNK_BYTE, WORD_START, WORD_START_BYTE
 
-FILES = {True: ("tokenizer.model",), False: ("src.model", "tgt.model")}
-"""File names of a joint model, and of separate ones."""
+FILES = {1: ("tokenizer.model",), 2: ("src.model", "tgt.model")}
+"""File names of one SentencePiece model, and of one for each side."""
+
+VOCABULARY_END = "</vocabulary>"
+"""A control piece after the last piece with an id. The pieces after it segment text, and are UNK.
+
+Imported models have it (`heed.exchange.from_huggingface`): two SentencePiece models with one vocabulary, which may lack
+pieces of each.
+"""
 
 
 class Tokenizer:
     """Converts between sentences and token ids, with one SentencePiece model per language or a joint one.
+
+    Two models that end with `VOCABULARY_END` and have the same pieces before are joint, too.
 
     For a model of several target languages, every source starts with a tag for the target language (Johnson et al.
     2017, §3). The tags are control pieces of the joint vocabulary. The first tag is the default, see `towards`.
@@ -31,13 +40,15 @@ class Tokenizer:
 
     def __init__(self, models: Sequence[bytes], *, threads: int = -1) -> None:
         self.models, self.threads = tuple(models), threads
-        self.joint = len(models) == 1
         self.digest = hashlib.blake2b(b"".join(models), digest_size=16).hexdigest()
         processors = [spm.SentencePieceProcessor(model_proto=model) for model in models]
         self.processors = self._src, self._tgt = processors[0], processors[-1]
         """The SentencePiece processors of source and target."""
-        self.src_vocab, self.tgt_vocab = (int(processor.get_piece_size()) for processor in self.processors)
+        self.src_vocab, self.tgt_vocab = map(vocabulary_size, self.processors)
         """Sizes of the vocabularies."""
+        has_end = self.src_vocab < self._src.get_piece_size()
+        self.joint = len(models) == 1 or (has_end and self.src_pieces(range(self.src_vocab)) == self._all_tgt_pieces)
+        """Whether both sides have the same pieces with the same ids."""
         # Tags follow the special symbols or, in an extended vocabulary, the pieces before it.
         tags = {self._src.id_to_piece(id_): id_ for id_ in range(EOS + 1, self.src_vocab) if self._src.is_control(id_)}
         self.language_tags = {tag: piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)}
@@ -86,7 +97,7 @@ class Tokenizer:
                 return bytes([min(int(piece[3:-1], 16), 0xFC)])  # UTF-8 has none from 0xF5 on: the last three are marks
             return b"" if self._tgt.is_control(id_) else WORD_START_BYTE.join(map(str.encode, piece.split(WORD_START)))
 
-        texts = map(text, range(self.tgt_vocab), self.tgt_pieces(range(self.tgt_vocab)))
+        texts = map(text, range(self.tgt_vocab), self._all_tgt_pieces)
         return [UNK_BYTE if id_ == UNK else each for id_, each in enumerate(texts)]
 
     def with_known_spaces(self, text: str) -> str:
@@ -112,15 +123,29 @@ class Tokenizer:
             return [
                 f" {word}"[place == 0 :] for place, word in words if self._tgt.piece_to_id(WORD_START + word) == UNK
             ]
-        pieces = zip(self._tgt.encode(sentence, out_type=str), self._tgt.encode(sentence), strict=True)
+        pieces = zip(self._tgt.encode(sentence, out_type=str), *self._encode(self._tgt, [sentence]), strict=True)
         return [text for text, id_ in pieces if id_ == UNK]
 
     def _encode(self, processor: spm.SentencePieceProcessor, sentences: list[str]) -> list[list[int]]:
         ids: list[list[int]] = list(processor.encode(sentences, num_threads=self.threads))
+        size = vocabulary_size(processor)
+        if size < processor.get_piece_size():
+            ids = [self._shared_ids(processor, *row, size) for row in zip(sentences, ids, strict=True)]
         for row, sentence in enumerate(sentences) if self.has_words else ():
             if UNK in ids[row]:  # SentencePiece unites adjacent unknown words
                 ids[row] = [processor.piece_to_id(WORD_START + word) for word in _words(processor, sentence)]
         return ids
+
+    @staticmethod
+    def _shared_ids(processor: spm.SentencePieceProcessor, sentence: str, ids: list[int], size: int) -> list[int]:
+        """Return ids of a vocabulary that ends with `VOCABULARY_END`.
+
+        A character that only the other side's model knows is UNK for SentencePiece, but its text may be a piece.
+        """
+        if UNK in ids:
+            texts = processor.encode(sentence, out_type=str)
+            ids = [id_ if id_ != UNK else processor.piece_to_id(text) for id_, text in zip(ids, texts, strict=True)]
+        return [id_ if id_ < size and not processor.is_control(id_) else UNK for id_ in ids]
 
     def towards(self, tgt_lang: str) -> "Tokenizer":
         """Return a tokenizer that tags sources for a target language, if this language has a tag."""
@@ -167,21 +192,25 @@ class Tokenizer:
         """Return the pieces of source ids. "▁" starts a word."""
         return [self._src.id_to_piece(int(token)) for token in ids]
 
+    @property
+    def _all_tgt_pieces(self) -> list[str]:
+        return self.tgt_pieces(range(self.tgt_vocab))
+
     def tgt_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces of target ids. "▁" starts a word."""
         return [self._tgt.id_to_piece(int(token)) for token in ids]
 
     def save(self, folder: Path) -> None:
-        """Write ``tokenizer.model``, or ``src.model`` and ``tgt.model``."""
+        """Write ``tokenizer.model``, or ``src.model`` and ``tgt.model`` for two models."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, model in zip(FILES[self.joint], self.models, strict=True):
+        for name, model in zip(FILES[len(self.models)], self.models, strict=True):
             write_file(folder / name, model, durable=True)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
         """Read a tokenizer that `save` wrote, or raise a HeedError if it is missing, damaged or not from heed."""
         models = []
-        for name in FILES[(folder / "tokenizer.model").is_file()]:
+        for name in FILES[1 if (folder / "tokenizer.model").is_file() else 2]:
             file = folder / name
             if not file.is_file():
                 raise HeedError(f"{folder} holds no tokenizer: neither tokenizer.model nor src.model and tgt.model.")
@@ -198,6 +227,12 @@ class Tokenizer:
                     f"{(PAD, UNK, BOS, EOS)}."
                 )
         return cls(models)
+
+
+def vocabulary_size(processor: spm.SentencePieceProcessor) -> int:
+    """Return the number of pieces before `VOCABULARY_END`, of all if it is not there."""
+    end = int(processor.piece_to_id(VOCABULARY_END))
+    return int(processor.get_piece_size()) if processor.is_unknown(end) else end
 
 
 def _words(processor: spm.SentencePieceProcessor, sentence: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, cycle
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -108,7 +108,7 @@ class TokenizerTrainer:
                 train = partial(self.train_models, pairs=len(text), tags=tags, placeholders=placeholders)
                 models = text.call_with_words(train, self.max_sentences)
                 if extended:
-                    models = [extend(old, new, tags) for old, new in zip(extended.models, models, strict=True)]
+                    models = [extend(old, new, tags) for old, new in zip(extended.models, cycle(models), strict=False)]
                 Tokenizer(models).save(folder)
 
         minutes = text.texts[0].clean.preparation.wait_minutes

@@ -8,7 +8,7 @@ from typing import Any
 import sentencepiece as spm
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from heed.data.pairs.tokenizer import Tokenizer
+from heed.data.pairs.tokenizer import VOCABULARY_END, Tokenizer, vocabulary_size
 from heed.data.text.source import Sentences
 from heed.symbols import UNK
 
@@ -33,15 +33,22 @@ def extend(old: bytes, new: bytes, tags: Sequence[str] = ()) -> bytes:
     """Return a SentencePiece model with the pieces of ``old``, then the tags and pieces of ``new`` that it lacks.
 
     The merges of BPE that are added come after all old ones. If old and added merges would not lead to a piece, further
-    ones are added from left to right. So text without an added piece keeps its ids.
+    ones are added from left to right. So text without an added piece keeps its ids. Of two models with one vocabulary,
+    both get the same pieces.
     """
     model, candidates = ModelProto.FromString(old), ModelProto.FromString(new).pieces
+    names = [piece.piece for piece in model.pieces]
+    size = names.index(VOCABULARY_END) if VOCABULARY_END in names else len(names)
+    beyond = ModelProto(pieces=model.pieces[size:])
+    del model.pieces[size:]
+    segmenting = {piece.piece: piece.score for piece in beyond.pieces}
     scores = {piece.piece: piece.score for piece in model.pieces}
-    lowest, number = min(scores.values()), len(scores)
+    lowest = min(scores.values())
 
     def add(piece: str, score: float | None = None, kind: int = NORMAL) -> str:
         if piece not in scores:
-            scores[piece] = lowest - 1 - len(scores) + number if score is None else score
+            score = lowest - 1 - len(scores) + size if score is None else score
+            scores[piece] = segmenting.get(piece, score)
             model.pieces.add(piece=piece, score=scores[piece], type=kind)
         return piece
 
@@ -60,6 +67,7 @@ def extend(old: bytes, new: bytes, tags: Sequence[str] = ()) -> bytes:
                 pairs = [left + right for left, right in pairwise(parts)]
                 first = max(range(len(pairs)), key=lambda place: scores.get(pairs[place], -float("inf")))
                 parts[first : first + 2] = [add(pairs[first])]
+    model.pieces.extend(piece for piece in beyond.pieces if piece.piece not in scores)
     return bytes(model.SerializeToString(deterministic=True))
 
 
@@ -70,14 +78,14 @@ def spell(new: Tokenizer, old: Tokenizer) -> tuple[Spellings, Spellings]:
     """
     sides = [
         _spell(spm.SentencePieceProcessor(model_proto=model), ModelProto.FromString(before))
-        for model, before in zip(new.models, old.models, strict=True)
+        for model, before in zip(new.models, old.models, strict=False)  # one of two that are joint is enough
     ]
     return sides[0], sides[-1]
 
 
 def describe_change(new: Tokenizer, old: Tokenizer, spellings: Sequence[Spellings], text: Sentences) -> str:
     """Return where the pieces of ``new`` start from, and how many tokens of a text ``old`` segments differently."""
-    lengths = Counter(len(ids) for side in spellings[: len(new.models)] for ids in side)
+    lengths = Counter(len(ids) for side in spellings[: 1 if new.joint else 2] for ids in side)
     before, after = (
         [*map(t.src_pieces, t.encode_src(text.src, tagged=False)), *map(t.tgt_pieces, t.encode_tgt(text.tgt))]
         for t in (old, new)
@@ -93,15 +101,17 @@ def describe_change(new: Tokenizer, old: Tokenizer, spellings: Sequence[Spelling
 
 def _spell(new: spm.SentencePieceProcessor, model: ModelProto) -> Spellings:
     old = _bare(model)
+    size = vocabulary_size(old)
 
     def spelling(id_: int) -> list[int]:
         piece = new.id_to_piece(id_)
         own = old.piece_to_id(piece)
-        if own != UNK or id_ == UNK:
+        if id_ == UNK or (own != UNK and own < size):
             return [own]
-        return [] if new.is_control(id_) or new.is_byte(id_) else [id_ for id_ in old.encode(piece) if id_ != UNK]
+        is_text = not (new.is_control(id_) or new.is_byte(id_))
+        return [id_ for id_ in old.encode(piece) if id_ != UNK and id_ < size] if is_text else []
 
-    return [spelling(id_) for id_ in range(new.get_piece_size())]
+    return [spelling(id_) for id_ in range(vocabulary_size(new))]
 
 
 def _bare(model: ModelProto) -> spm.SentencePieceProcessor:

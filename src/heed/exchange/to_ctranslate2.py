@@ -16,8 +16,8 @@ from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, NBest, Search
 from heed.decoding.search import Constraints
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, require
-from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_engines, random_set, validation_set
+from heed.exchange import ctranslate2_model, require
+from heed.exchange.parity import CheckSet, ExportedEngine, ParityReport, compare_engines, random_set, validation_set
 from heed.inference import loading, model_folder
 from heed.inference.searches import build_search
 from heed.inference.translator import Translator
@@ -139,7 +139,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
 
     Args:
         out: the folder. It is created if it does not exist.
-        quantization: one of `heed.export.QUANTIZATIONS`; None: float32, and the check must succeed.
+        quantization: one of `heed.exchange.QUANTIZATIONS`; None: float32, and the check must succeed.
 
     Raises:
         HeedError: if CTranslate2 is not installed or cannot compute the model, or the check fails.

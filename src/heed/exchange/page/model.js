@@ -10,16 +10,20 @@ const PAD = 0, UNK = 1, BOS = 2, EOS = 3;
 const SPACE = "▁", REPLACEMENT = "\ufffd";
 
 class Tokenizer {
-  /* types: a digit for each piece, as in SentencePiece: 1 normal, 2 unknown, 3 control, 6 byte. */
-  constructor({ pieces, scores, types, unigram }) {
-    Object.assign(this, { pieces, scores, types, unigram });
-    this.ids = new Map(pieces.flatMap((piece, id) => types[id] === "1" ? [[piece, id]] : []));
+  /* types: a digit for each piece, as in SentencePiece: 1 normal, 2 unknown, 3 control, 5 unused, 6 byte.
+     size: pieces from this id on segment text, and are <unk>. charsmap: SentencePiece's table of normalization. */
+  constructor({ pieces, scores, types, unigram, size, charsmap }) {
+    Object.assign(this, { pieces, scores, types, unigram, size });
+    const ofType = type => new Map(pieces.flatMap((piece, id) => types[id] === type ? [[piece, id]] : []));
+    this.ids = ofType("1");
+    this.unused = ofType("5");
     this.firstByte = types.indexOf("6");   // −1: unknown characters are <unk>
+    this.replace = charsmap ? replacer(Uint8Array.from(atob(charsmap), character => character.charCodeAt(0))) : text => text;
   }
 
   /* Single spaces only, one before each word. */
   normalize(text) {
-    const words = text.replace(/^ +/, "");
+    const words = this.replace(text).replace(/^ +/, "");
     return words && `${SPACE}${words.replace(/ +/g, SPACE)}`.replace(/▁+$/, "");
   }
 
@@ -35,7 +39,16 @@ class Tokenizer {
 
   segment(text) {
     const characters = [...this.normalize(text)], parts = this.unigram ? this.mostProbable(characters) : this.merged(characters);
-    return parts.flatMap(part => this.ids.get(part) ?? this.unknown(part)).filter((id, i, ids) => id !== UNK || ids[i - 1] !== UNK);
+    const ids = [];
+    let unknown = "";   // adjacent unknown characters, whose text may be a piece of the other side
+    for (const part of [...parts, ""]) {
+      const id = this.ids.get(part);
+      if (id === undefined && part && this.firstByte < 0) { unknown += part; continue; }
+      if (unknown) ids.push(this.unused.get(unknown) ?? UNK);
+      unknown = "";
+      ids.push(...id === undefined ? this.bytes(part) : [id]);
+    }
+    return ids.map(id => id < this.size ? id : UNK);
   }
 
   /* Merge the pair of neighbours with the best score, the first one of equals, until no pair is a piece. */
@@ -69,8 +82,7 @@ class Tokenizer {
     return parts;
   }
 
-  unknown(part) {
-    if (this.firstByte < 0) return [UNK];
+  bytes(part) {
     return Array.from(new TextEncoder().encode(part), byte => this.firstByte + byte);
   }
 
@@ -84,8 +96,34 @@ class Tokenizer {
       const piece = id === UNK ? " ⁇ " : text ? this.pieces[id] : this.pieces[id].replace(/^▁/, "");
       text += piece.replaceAll(SPACE, " ");
     }
-    return text.replace(/[\n\r]/g, " ");
+    return text.replace(/[\n\r\t]/g, " ");
   }
+}
+
+/* The function that replaces, at each place, the longest key of a table. The table is a trie in a double array (Aoe 1989, in
+   the layout of Darts-clone): its size in bytes, its units of 32 bits, then the replacements, each ended by a zero. */
+function replacer(table) {
+  const size = new DataView(table.buffer).getUint32(0, true), units = new Uint32Array(table.slice(4, 4 + size).buffer);
+  const encoder = new TextEncoder(), decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  const replacement = start => decoder.decode(table.subarray(start, table.indexOf(0, start)));
+  const offset = unit => (unit >>> 10) << ((unit & 512) >>> 6);
+  return text => {
+    const bytes = encoder.encode(text), parts = [];
+    for (let at = 0; at < bytes.length;) {
+      let node = offset(units[0]), end = at, found = null;
+      for (let i = at; i < bytes.length; i++) {
+        node ^= bytes[i];
+        const unit = units[node];
+        if (((unit & 0x800000ff) >>> 0) !== bytes[i]) break;
+        node ^= offset(unit);
+        if (unit >>> 8 & 1) [end, found] = [i + 1, 4 + size + (units[node] & 0x7fffffff)];
+      }
+      if (found === null) { end = at + 1; while ((bytes[end] & 0xc0) === 0x80) end++; }
+      parts.push(found === null ? decoder.decode(bytes.subarray(at, end)) : replacement(found));
+      at = end;
+    }
+    return parts.join("");
+  };
 }
 
 /* Each byte that starts no character becomes U+FFFD by itself. */
@@ -133,7 +171,7 @@ const range = n => Array.from({ length: n }, (_, i) => i);
 const sum = (x, y) => x.map((value, i) => value + y[i]);
 const concat = (...parts) => Float32Array.from(parts.flatMap(part => [...part]));
 const sigmoid = x => 1 / (1 + Math.exp(-x));
-const relu = x => x.map(value => Math.max(0, value));
+const ACTIVATIONS = { relu: value => Math.max(0, value), silu: value => value * sigmoid(value) };
 
 /* W x + b */
 function linear({ weight: { data, rows, columns }, bias }, x) {
@@ -204,9 +242,10 @@ class Transformer {
     return this.norm === "pre" ? sum(x, f(layerNorm(block.norm, x))) : layerNorm(block.norm, sum(x, f(x)));
   }
 
-  /* W_2 relu(W_1 x + b_1) + b_2 (eq. 2) */
+  /* W_2 φ(W_1 x + b_1) + b_2 (eq. 2, where φ is ReLU) */
   feedForward(block, x) {
-    return this.residual(block, x, h => linear(block.down_projection, relu(linear(block.up_projection, h))));
+    const activate = h => h.map(ACTIVATIONS[this.activation]);
+    return this.residual(block, x, h => linear(block.down_projection, activate(linear(block.up_projection, h))));
   }
 
   /* The key and the value of a state, heads side by side. In self-attention, keys have positions. */
@@ -278,7 +317,7 @@ class Transformer {
       return { past, memory };
     });
     if (this.norm === "pre") x = layerNorm(this.decoder_norm, x);
-    return { logits: linear({ weight: (this.output ?? this.tgt_embedding).weight }, x), state: next, weights };
+    return { logits: linear({ weight: (this.output ?? this.tgt_embedding).weight, bias: this.output_bias }, x), state: next, weights };
   }
 }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import forkserver
-from tests.export.models import transformer, write_run
+from tests.exchange.models import transformer, write_run
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,7 +38,7 @@ def export(end):
         os._exit(main(command))
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
-from heed.export import parity, to_ctranslate2, to_huggingface
+from heed.exchange import parity, to_ctranslate2, to_huggingface
 import ctranslate2, transformers
 end = 1
 while (status := export(end)) == 9:

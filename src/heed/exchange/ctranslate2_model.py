@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heed.export.weights import common_gaps, query_projection, refuse, require_transformer
+from heed.exchange.weights import common_gaps, query_projection, refuse, require_transformer
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS_PIECE, EOS_PIECE, UNK_PIECE
@@ -48,6 +48,8 @@ def save(
     _copy_embedding(spec.encoder, spec.encoder.embeddings[0], model, model.src_embedding.weight, model.src_positions)
     _copy_embedding(spec.decoder, spec.decoder.embeddings, model, model.tgt_embedding.weight, model.tgt_positions)
     spec.decoder.projection.weight = _array(model.output.weight)
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = _array(model.output_bias)
     for theirs, encoder_layer in zip(spec.encoder.layer, model.encoder, strict=True):
         _copy_attention(theirs.self_attention, encoder_layer.self_attention)
         _copy_feed_forward(theirs.ffn, encoder_layer.feed_forward)
@@ -72,7 +74,8 @@ def _empty_spec(model: Transformer) -> Any:
     specs = import_module("ctranslate2.specs.transformer_spec")
     activations = import_module("ctranslate2.specs.common_spec").Activation
     config = model.config
-    activation = {"relu": activations.RELU, "gelu": activations.GELU, "swiglu": activations.SWISH}[config.activation]
+    functions = {"relu": activations.RELU, "gelu": activations.GELU}
+    activation = functions.get(config.activation, activations.SWISH)  # SiLU's other name
     options = {
         "num_heads": config.num_heads,
         "pre_norm": config.norm == "pre",

@@ -1,4 +1,4 @@
-"""Export models to other engines. Importing the package imports none of its modules."""
+"""Exchange models with other engines. Importing the package imports none of its modules."""
 
 from functools import partial
 

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForSeq2SeqLM
 
 from heed.cli import main
-from tests.export.models import transformer, write_run
+from tests.exchange.models import transformer, write_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the tools' own warnings
 SENTENCES = ["the cat saw the dog", "the dog saw the cat"]

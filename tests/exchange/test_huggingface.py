@@ -9,9 +9,9 @@ import torch
 
 import heed
 from heed.decoding import GreedySearch
-from heed.export.to_huggingface import HuggingFaceEngine
+from heed.exchange.to_huggingface import HuggingFaceEngine
 from heed.symbols import EOS, UNK
-from tests.export.models import LINES, UNSCALED, transformer, write_run
+from tests.exchange.models import LINES, UNSCALED, transformer, write_run
 
 pytestmark = pytest.mark.slow
 
@@ -21,6 +21,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
     "pre-norm (Pegasus)": ({}, True),
     "pre-norm, GELU, unscaled": ({"activation": "gelu", "self_attention": UNSCALED}, True),
     "post-norm (Marian)": ({"norm": "post"}, True),
+    "post-norm, SiLU, output bias": ({"norm": "post", "activation": "silu", "output_bias": True}, True),
     "post-norm, two tokenizers": ({"norm": "post"}, False),
     "post-norm, untied": ({"norm": "post", "tie_embeddings": False}, True),
 }

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from heed.export import ctranslate2_model, parity
+from heed.exchange import ctranslate2_model, parity
 from tests.conftest import RNN
-from tests.export.models import ADDITIVE, PARAMETER_FREE, positions, transformer, write_run
+from tests.exchange.models import ADDITIVE, PARAMETER_FREE, positions, transformer, write_run
 
 pytestmark = pytest.mark.slow
 

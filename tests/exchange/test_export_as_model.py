@@ -13,12 +13,12 @@ from fastapi.testclient import TestClient
 
 import heed
 from heed.errors import HeedError
-from heed.export import parity, to_ctranslate2
-from heed.export.to_ctranslate2 import CTranslate2Engine
+from heed.exchange import parity, to_ctranslate2
+from heed.exchange.to_ctranslate2 import CTranslate2Engine
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from tests.cli.models import write
-from tests.export.models import LINES, transformer, write_run
+from tests.exchange.models import LINES, transformer, write_run
 
 pytestmark = pytest.mark.slow
 

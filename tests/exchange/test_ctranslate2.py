@@ -9,11 +9,11 @@ import pytest
 
 import heed
 from heed.errors import HeedError
-from heed.export import parity, to_ctranslate2
-from heed.export.to_ctranslate2 import CTranslate2Engine
+from heed.exchange import parity, to_ctranslate2
+from heed.exchange.to_ctranslate2 import CTranslate2Engine
 from heed.inference.searches import SearchOptions
 from heed.symbols import UNK
-from tests.export.models import LINES, UNSCALED, positions, transformer, write_model, write_run
+from tests.exchange.models import LINES, UNSCALED, positions, transformer, write_model, write_run
 
 pytestmark = pytest.mark.slow
 
@@ -22,6 +22,7 @@ Heed = Callable[..., tuple[int, str, str]]
 VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
     "pre-norm, ReLU": ({}, True),
     "post-norm, two tokenizers": ({"norm": "post"}, False),
+    "post-norm, SiLU, output bias": ({"norm": "post", "activation": "silu", "output_bias": True}, True),
     "RMSNorm, SwiGLU, rotary": ({"norm_kind": "rms", "activation": "swiglu", "positions": positions("rotary")}, True),
     "post-norm, RMSNorm, GELU, learned": (
         {"norm": "post", "norm_kind": "rms", "activation": "gelu", "positions": positions("learned", "add", 30)},

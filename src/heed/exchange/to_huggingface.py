@@ -2,8 +2,6 @@
 
 import json
 import math
-import re
-import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,13 +14,14 @@ from heed.data.pairs.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Hypothesis, NBest, Search
 from heed.decoding.search import Constraints
 from heed.errors import HeedError
-from heed.export import require
-from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
-from heed.export.weights import common_gaps, query_projection, refuse, require_transformer
+from heed.exchange import huggingface, require
+from heed.exchange.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
+from heed.exchange.weights import common_gaps, query_projection, refuse, require_transformer
 from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
-from heed.languages import base_language
+from heed.languages import LANGUAGE_TAG, base_language
+from heed.layers.attention import MultiHeadAttention
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
@@ -30,9 +29,6 @@ from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE
 
 POSITIONS = 1024
 """Positions of the sinusoidal table."""
-
-CONFIG_FIELDS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-"""The field of a `TransformerConfig` for each of their settings that has the same meaning."""
 
 SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
 
@@ -43,15 +39,8 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     Raises:
         HeedError: if transformers is not installed or has no class for the model, or the check fails.
     """
-    transformers = require("transformers")
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    transformers = load_transformers()
     model = check_supported(translator.model)
-    if translator.tokenizer.tags:
-        raise HeedError(
-            "The tokenizer of transformers cannot write the language tag of a model of several target languages: use "
-            "`--to ctranslate2`."
-        )
     if translator.tokenizer.has_words:
         raise HeedError("transformers unites adjacent unknown words (tokenizer=word): use `--to ctranslate2`.")
     out.mkdir()
@@ -59,7 +48,8 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     settings = search_settings(translator.saved_search, "beam")  # type: ignore[arg-type]
     target.generation_config = transformers.GenerationConfig(
         num_beams=settings["beam"],
-        length_penalty=settings["length_penalty"],
+        # transformers refuses one for greedy search.
+        **({"length_penalty": settings["length_penalty"]} if settings["beam"] > 1 else {}),
         no_repeat_ngram_size=settings["no_repeat_ngram_size"],
         max_length=POSITIONS,
         suppress_tokens=[PAD, BOS],
@@ -76,6 +66,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     text = template.format(
         language=f"language: {json.dumps(list(map(base_language, languages)))}\n" if languages else "",
         direction=" → ".join(languages) or "unknown languages",
+        **_origin(translator.base_model),
         report="\n".join(f"- {line}" for line in report.lines()),
     )
     card.write_text(text, encoding="utf-8")
@@ -84,24 +75,45 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     return report
 
 
+def load_transformers() -> Any:
+    """Return transformers, which prints errors only; raise a HeedError if it is not installed."""
+    transformers = require("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def _origin(base: Mapping[str, str | None] | None) -> dict[str, str]:
+    """Return what a card says of the model that was published, and fine-tuned perhaps."""
+    if base is None:
+        return {"base": "", "origin": "Trained from scratch with"}
+    name, terms = base.get("name"), base.get("license")
+    known = {"license": terms, "base_model": name if name and "/" in name else None}
+    matter = "".join(f"{key}: {json.dumps(value)}\n" for key, value in known.items() if value)
+    return {"base": matter, "origin": f"Made from {name} (licence: {terms or 'unknown'}) with"}
+
+
 class HuggingFaceEngine(ExportedEngine):
-    """Runs an exported folder with ``transformers``, with greedy search only, as checks need it."""
+    """Runs a folder with ``transformers``, with greedy search only, as checks need it."""
 
     def __init__(self, folder: Path) -> None:
-        transformers = require("transformers")
-        self.target = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
+        transformers = load_transformers()
+        load = transformers.AutoModelForSeq2SeqLM.from_pretrained
+        self.target = load(folder, local_files_only=True, dtype=torch.float32).eval()
         with warnings.catch_warnings():
             # transformers recommends a punctuation normaliser that it does not use.
             warnings.filterwarnings("ignore", message=".*sacremoses")
-            self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            load = transformers.AutoTokenizer.from_pretrained
+            self.tokenizer = load(folder, local_files_only=True, split_special_tokens=True)  # "</s>" in a text is text
 
     def check_tokenizer(self, tokenizer: Tokenizer, sentences: list[str]) -> None:
         """Raise a HeedError unless both tokenizers encode and decode every sentence alike."""
+        tag = "".join(map(_their_piece, tokenizer.src_pieces(tokenizer.tag_ids)))
         encoded = [[*ids, EOS] for ids in tokenizer.encode_src(sentences)]
         targets = [ids for ids in tokenizer.encode_tgt(sentences) if UNK not in ids]
         texts = tokenizer.decode_tgt(targets)
         decoded = self.tokenizer.batch_decode(targets, skip_special_tokens=True)
-        ours, theirs = [*encoded, *texts], [*self.tokenizer(sentences)["input_ids"], *decoded]
+        ours, theirs = [*encoded, *texts], [*self.tokenizer([tag + each for each in sentences])["input_ids"], *decoded]
         for sentence, own, other in zip([*sentences, *texts], ours, theirs, strict=True):
             if own != other:
                 raise HeedError(
@@ -159,12 +171,17 @@ def _save_tokenizer(folder: Path, translator: Translator) -> None:
     vocabularies = {"vocab.json": tokenizer.src_pieces(range(tokenizer.src_vocab))}
     if not tokenizer.joint:
         vocabularies["target_vocab.json"] = tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))
-    ids = {name: {piece: number for number, piece in enumerate(pieces)} for name, pieces in vocabularies.items()}
+    ids = {name: {_their_piece(piece): id_ for id_, piece in enumerate(every)} for name, every in vocabularies.items()}
     for name, content in {"tokenizer_config.json": settings, **ids}.items():
         text = json.dumps(content, ensure_ascii=False, indent=1)
         (folder / name).write_text(f"{text}\n", encoding="utf-8")
     (folder / "source.spm").write_bytes(tokenizer.models[0])
     (folder / "target.spm").write_bytes(tokenizer.models[-1])
+
+
+def _their_piece(piece: str) -> str:
+    """Return the name of a piece in their vocabulary: the tag <2de> is >>de<< there."""
+    return f">>{piece.removeprefix(LANGUAGE_TAG)[:-1]}<<" if piece.startswith(LANGUAGE_TAG) else piece
 
 
 # ---- the model
@@ -195,7 +212,7 @@ def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, sh
         "pre": (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration),
     }[config.norm]
     separate = {} if shared else {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": tgt_vocab}
-    settings = {theirs: getattr(config, ours) for theirs, ours in CONFIG_FIELDS.items()}
+    settings = {theirs: getattr(config, ours) for theirs, ours in huggingface.SETTINGS.items()}
     settings |= {"vocab_size": src_vocab, "max_position_embeddings": POSITIONS, "init_std": config.d_model**-0.5}
     settings |= {"scale_embedding": True, "forced_eos_token_id": None, **SPECIAL_IDS}
     return make(kind(**settings, **separate))
@@ -210,42 +227,13 @@ def convert(model: Transformer) -> Any:
         tgt_vocab=model.tgt_embedding.num_embeddings,
         shared=model.src_embedding is model.tgt_embedding,
     ).eval()
-    theirs = target.model
-    theirs.encoder.embed_tokens.load_state_dict(model.src_embedding.state_dict())
-    theirs.decoder.embed_tokens.load_state_dict(model.tgt_embedding.state_dict())
-    target.lm_head.load_state_dict(model.output.state_dict())
-    if model.config.norm == "pre":
-        theirs.encoder.layer_norm.load_state_dict(model.encoder_norm.state_dict())
-        theirs.decoder.layer_norm.load_state_dict(model.decoder_norm.state_dict())
-    for layer, encoder_layer in zip(theirs.encoder.layers, model.encoder, strict=True):
-        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, encoder_layer.self_attention)
-        _copy_feed_forward(layer, encoder_layer.feed_forward)
-    for layer, decoder_layer in zip(theirs.decoder.layers, model.decoder, strict=True):
-        _copy_attention(layer.self_attn, layer.self_attn_layer_norm, decoder_layer.self_attention)
-        _copy_attention(layer.encoder_attn, layer.encoder_attn_layer_norm, decoder_layer.cross_attention)
-        _copy_feed_forward(layer, decoder_layer.feed_forward)
-    # Their sinusoids are all sines, then all cosines, computed when a model is loaded. heed alternates sine and cosine.
-    order = torch.cat((torch.arange(0, model.config.d_model, 2), torch.arange(1, model.config.d_model, 2)))
-    for name, weight in target.named_parameters():
-        if re.search("norm|out_proj|fc2", name):  # the output is added to the residual stream
-            weight.copy_(weight[order])
-        elif weight.ndim == 2 and "positions" not in name:
-            weight.copy_(weight[:, order])
+    weights = dict(model.state_dict())
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention):
+            weights[f"{name}.query.weight"], weights[f"{name}.query.bias"] = query_projection(module)
+    theirs = huggingface.to_theirs(weights, model.config)
+    if model.output_bias is not None:
+        theirs[huggingface.BIAS] = model.output_bias[None]
+    _, unknown = target.load_state_dict(theirs, strict=False)  # it computes the sinusoids itself
+    assert not unknown
     return target
-
-
-def _copy_attention(theirs: Any, norm: Any, residual: Any) -> None:
-    ours = residual.sublayer.attention
-    key_value = zip(ours.key_value.weight.chunk(2), ours.key_value.bias.chunk(2), strict=True)
-    projections = theirs.q_proj, theirs.k_proj, theirs.v_proj
-    for projection, (weight, bias) in zip(projections, (query_projection(ours), *key_value), strict=True):
-        projection.weight.copy_(weight)
-        projection.bias.copy_(bias)
-    theirs.out_proj.load_state_dict(ours.output.state_dict())
-    norm.load_state_dict(residual.norm.state_dict())
-
-
-def _copy_feed_forward(layer: Any, residual: Any) -> None:
-    layer.fc1.load_state_dict(residual.sublayer.up_projection.state_dict())
-    layer.fc2.load_state_dict(residual.sublayer.down_projection.state_dict())
-    layer.final_layer_norm.load_state_dict(residual.norm.state_dict())

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import sentencepiece as spm
 import torch
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
+from heed.data.pairs.tokenizer import vocabulary_size
 from heed.errors import HeedError
-from heed.export.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
-from heed.export.weights import common_gaps, refuse, require_transformer
+from heed.exchange.parity import CheckSet, ExportedEngine, ParityReport, compare_engines
+from heed.exchange.weights import common_gaps, refuse, require_transformer
 from heed.inference.engine import TorchEngine, log_probs
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
@@ -28,9 +30,7 @@ EXAMPLES, EXAMPLE_WORDS = 12, range(6, 13)
 
 PAGE_POSITIONS = (("sinusoidal", "add"), ("rotary", None), ("none", None))
 """Kinds of positions that the page computes, and how each is merged with embeddings."""
-
-PROBE = "  Xﬁ№\u00a0 y "
-"""A text that every rule of normalization but identity changes further than to "▁Xﬁ№\u00a0▁y"."""
+PAGE_ACTIVATIONS = ("relu", "silu")
 
 
 def export(
@@ -41,7 +41,7 @@ def export(
     Args:
         out: the new file.
         check: sentences for the comparison; some become the examples of the page. None: there are none.
-        quantization: one of `heed.export.TARGETS["page"]`; None: "int10". With int8, a model of real text changes
+        quantization: one of `heed.exchange.TARGETS["page"]`; None: "int10". With int8, a model of real text changes
             several times as many translations.
 
     Returns:
@@ -55,7 +55,7 @@ def export(
         raise HeedError("The page cannot choose between the target languages of this model: train one per direction.")
     if tokenizer.has_words:
         raise HeedError("The page cannot split text into words: train with tokenizer=bpe, unigram or char.")
-    source, target = map(tokenizer_data, tokenizer.processors)
+    source, target = tokenizer_data(tokenizer.models[0]), tokenizer_data(tokenizer.models[-1])
     codes = translator.src_lang, translator.tgt_lang
     names = [language_name(code) or side for code, side in zip(codes, ("source", "target"), strict=True)]
     tensors, weights, rounded = encode_weights(model, quantization or "int10")
@@ -66,7 +66,7 @@ def export(
         "config": describe(model),
         "limits": {name.removeprefix("max_length_"): getattr(translator.search, name) for name in LENGTH_LIMITS},
         "source": source,
-        "target": None if tokenizer.joint else target,
+        "target": None if len(tokenizer.models) == 1 else target,
         "examples": ([line for line in sources if len(line.split()) in EXAMPLE_WORDS] or sources)[:EXAMPLES],
         "titles": {kind: title for kind, (title, _) in TITLES.items()},
         "tensors": tensors,
@@ -98,32 +98,35 @@ def describe(model: Seq2Seq) -> dict[str, Any]:
         **common_gaps(config),
         f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
         positions: (kind, merge) not in PAGE_POSITIONS,
-        f"activation but ReLU (model.activation={config.activation})": config.activation != "relu",
+        f"activation but ReLU and SiLU (model.activation={config.activation})": config.activation
+        not in PAGE_ACTIVATIONS,
     }
     refuse("The page", unsupported)
     scores = {"self": config.self_attention.score, "cross": config.cross_attention.score}
     scaled = {kind: score == "scaled_dot" for kind, score in scores.items()}
-    architecture = {"num_heads": config.num_heads, "norm": config.norm, "positions": kind}
+    names = ("num_heads", "norm", "activation")
+    architecture = {**{name: getattr(config, name) for name in names}, "positions": kind}
     return {"family": config.family, **architecture, "scaled": scaled}
 
 
-def tokenizer_data(processor: spm.SentencePieceProcessor) -> dict[str, Any]:
-    """Return the pieces of a tokenizer, their scores, and their types as a digit each (SentencePiece's numbers).
+def tokenizer_data(model: bytes) -> dict[str, Any]:
+    """Return the pieces of a SentencePiece model, their scores and types, and how it normalizes text.
 
     Raises:
-        HeedError: if it normalizes text.
+        HeedError: if it treats spaces in another way than heed's and OPUS-MT's.
     """
-    ids = range(processor.get_piece_size())
-    scores = [processor.get_score(piece) for piece in ids]
-    if processor.normalize(PROBE) != f"▁{PROBE.strip(' ').replace(' y', '▁y')}":
-        raise HeedError("The page cannot normalize text as this tokenizer does: use tokenizer.normalization=identity.")
-    kinds = ((processor.is_unknown, "2"), (processor.is_control, "3"), (processor.is_byte, "6"))
-    types = [next((digit for is_kind, digit in kinds if is_kind(piece)), "1") for piece in ids]
+    proto = ModelProto.FromString(model)
+    rules = proto.normalizer_spec
+    if not (rules.add_dummy_prefix and rules.remove_extra_whitespaces and rules.escape_whitespaces):
+        raise HeedError("The page cannot read spaces as this tokenizer does: export a model that heed has trained.")
+    kinds = {2: "2", 3: "3", 5: "5", 6: "6"}  # a piece that a user reserved is like any other
     return {
-        "pieces": [processor.id_to_piece(piece) for piece in ids],
-        "scores": scores,
-        "types": "".join(types),
-        "unigram": any(score % 1 for score in scores),  # of BPE, the scores are ranks
+        "pieces": [piece.piece for piece in proto.pieces],
+        "scores": [piece.score for piece in proto.pieces],
+        "types": "".join(kinds.get(piece.type, "1") for piece in proto.pieces),
+        "unigram": proto.trainer_spec.model_type == proto.trainer_spec.UNIGRAM,
+        "size": vocabulary_size(spm.SentencePieceProcessor(model_proto=model)),
+        "charsmap": base64.b64encode(rules.precompiled_charsmap).decode(),
     }
 
 

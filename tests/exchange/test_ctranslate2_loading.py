@@ -11,10 +11,10 @@ import pytest
 
 import heed
 from heed.errors import HeedError
-from heed.export import parity, to_ctranslate2
+from heed.exchange import parity, to_ctranslate2
 from heed.inference import model_folder
 from tests.conftest import RNN
-from tests.export.models import LINES, positions, transformer, write_model, write_run
+from tests.exchange.models import LINES, positions, transformer, write_model, write_run
 
 pytestmark = pytest.mark.slow
 
