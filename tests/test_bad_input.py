@@ -71,6 +71,14 @@ SETTINGS = [
     (["+model.d_modle=8"], "model.d_modle is unknown (did you mean model.d_model", ["model.d_model=8"]),
     (["trainer.max_steps=abc"], "trainer.max_steps=abc must be an integer >= 1 or null", ["trainer.max_steps=9"]),
     (["trainer.max_steps=0"], "trainer.max_steps=0 must be an integer >= 1 or null", ["trainer.max_steps=1"]),
+    *[
+        (
+            [f"trainer.max_time={wrong}"],
+            f"trainer.max_time={wrong} must be a time such as 00:00:05:00 (DD:HH:MM:SS) or null",
+            ["trainer.max_time=00:00:05:00"],
+        )
+        for wrong in ("5", "5m", "00:05:00", "00:00:05:000")
+    ],
     (["trainer.max_steps=1.5"], "trainer.max_steps=1.5 must be an integer", ["trainer.max_steps=null"]),
     (["model.dropout=high"], "model.dropout=high must be a number", ["model.dropout=0.0"]),
     (["model.dropout=1.5"], "model.dropout=1.5", ["model.dropout=0.5"]),

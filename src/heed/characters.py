@@ -1,4 +1,4 @@
-"""Invisible characters: which ones are spelling, which are left-overs of other programs; and text as it is compared."""
+"""Invisible characters: which ones are spelling, which are left-overs; spans that are no words; text to compare."""
 
 import re
 import tomllib
@@ -13,6 +13,22 @@ _PATTERNS = {
 }
 _INVISIBLE, _PRINTABLE = _PATTERNS["invisible"], _PATTERNS["printable"]
 _FAULT = re.compile("|".join(_PATTERNS[name].pattern for name in ("invisible", "printable", "line_end")), re.VERBOSE)
+
+EMOJI = "[\u2600-\u27bf\U0001f300-\U0001faff]"
+PRIVATE_USE = re.compile("[\ue000-\uf8ff]")
+PROTECTED = re.compile(
+    rf"""</?[a-zA-Z][^<>]*>|&(?:[a-zA-Z]\w*|\#\d+|\#x[\da-fA-F]+);  # tags and characters of HTML
+    |\$?\{{\{{[^{{}}]*\}}\}}|\$?\{{[^{{}}]*\}}                       # {{name}}, ${{name}}, {{{{name}}}}
+    |(?<![\d%])%(?:\(\w+\)|\d+\$)?[-+\#0]*\d*(?:\.\d+)?[sdifgxXu@](?!\w)  # %s, %(name)d, %1$s, %.2f
+    |(?:\w+://|www\.)[^\s<>"]*[^\s<>".,;:!?)\]}}'’”»]
+    |[\w.+-]+@[\w-]+(?:\.[\w-]+)+
+    |\b(?:[A-Za-z]+[-_]?\d\w*(?:[-.]\d\w*)*|\d+[A-Za-z]+\d\w*|\w+_\w+)\b  # B12, COVID-19, 3f9a, user_name; not 5km
+    |[\U0001f1e6-\U0001f1ff]{{2}}|{EMOJI}(?:[\ufe0f\U0001f3fb-\U0001f3ff]|\u200d{EMOJI})*
+    |{PRIVATE_USE.pattern}                                         # a placeholder, if a user types it
+    """,
+    re.VERBOSE,
+)
+"""Text that stays as it is: variables, tags, addresses, identifiers."""
 
 
 def normalized(text: str) -> str:

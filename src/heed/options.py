@@ -16,7 +16,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from annotated_types import Interval
+from annotated_types import DocInfo, Interval, Predicate, doc
 
 from heed.errors import HeedError
 
@@ -30,6 +30,9 @@ NotNegative = Annotated[float, Interval(ge=0)]
 Positive = Annotated[float, Interval(gt=0)]
 Depth = Annotated[int, Interval(ge=1, le=1000)]
 """A number of layers. Building more would take very long; nobody trains more than about a hundred."""
+Duration = Annotated[
+    str, Predicate(re.compile(r"\d+(:\d\d){3}").fullmatch), doc("a time such as 00:00:05:00 (DD:HH:MM:SS)")
+]
 
 MISSING = "???"
 """OmegaConf's mark for an option without a default that was not given."""
@@ -189,6 +192,8 @@ def describe_type(hint: Any) -> str:
     """Return a type in words: "an integer >= 1 or null"."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
+        if words := [mark.documentation for mark in arguments[1:] if isinstance(mark, DocInfo)]:
+            return words[0]
         ranges = [_describe_range(mark) for mark in arguments[1:] if isinstance(mark, Interval)]
         return " ".join([describe_type(arguments[0]), *ranges])
     if origin in (Union, types.UnionType):

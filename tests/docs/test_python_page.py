@@ -76,6 +76,7 @@ def test_the_page_names_every_method_option_and_field() -> None:
     of_other_packages = {
         "model",
         "changed_search",
+        "mask",
         "encode",
         "encode_pairs",
         "translate_ids",

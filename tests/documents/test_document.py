@@ -133,7 +133,26 @@ def test_an_element_goes_on_in_the_next_sentence(translator: Translator) -> None
 def test_a_line_break_may_end_a_sentence(translator: Translator) -> None:
     document = split_document("<p>One two.<br>Three four.<br></p>", "html", translator, by_rules=True)
     assert document.sentences == ["One two.", "\uf8f0 Three four."]
-    assert translated(document, ORDERS["same"])[0] == "<p>ONE TWO. <br> THREE FOUR.<br></p>"
+    assert translated(document, ORDERS["same"])[0] == "<p>ONE TWO.<br>THREE FOUR.<br></p>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "found"),
+    [
+        ("html", "<p>One<br>two.</p>", "<p>TWO.<br>ONE</p>"),
+        ("html", "<p>One <br/>\n  two</p>", "<p>TWO <br/>\n  ONE</p>"),
+        ("html", "<p>One<br> <br>&nbsp;two<br><br>three</p>", "<p>THREE<br><br>TWO<br>&nbsp;<br> ONE</p>"),
+        ("html", "<p>One <b>10&nbsp;000<br>two</b><br>three</p>", "<p>THREE<br><b>TWO<br>000 10</b> ONE</p>"),
+        ("md", "One  \ntwo\n", "TWO  \nONE\n"),
+        ("md", "One\\\ntwo.\n", "TWO.\\\nONE\n"),
+    ],
+)
+def test_a_line_break_has_the_white_space_of_the_source(
+    translator: Translator, kind: str, source: str, found: str
+) -> None:
+    document = split_document(source, kind, translator, by_rules=False)
+    assert translated(document, ORDERS["same"])[0].lower() == source.lower()
+    assert translated(document, ORDERS["reversed"])[0] == found
 
 
 CUT = ["The", "big", "dog", "the cat", "a bird"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 import pytest
 from grammar.corpus import generate
 
+from heed.evaluation.diagnosis import describe, is_notable
 from heed.evaluation.parallel_text import LINES, Fault, Sides, find_faults
 
 PAIRS = 2_000
@@ -91,6 +92,19 @@ def test_spaces_and_accents_of_a_line() -> None:
 @pytest.mark.parametrize("split", SETS)
 def test_a_good_text_has_no_faults(corpus: dict[str, Sides], split: str) -> None:
     assert faults(corpus, split) == {}
+
+
+def test_many_shared_spans_of_a_training_text_are_named(corpus: dict[str, Sides]) -> None:
+    def with_name(src: str, tgt: str) -> tuple[str, str]:
+        return f"{{name}} : {src}", f"{tgt} {{name}}"
+
+    many, few = range(0, PAIRS, 10), range(0, PAIRS, 30)
+    found = faults(corpus, "", damage(corpus[""], with_name, many))
+    assert {name: fault.rows for name, fault in found.items()} == {"protected": [*many]}
+    assert "tokenizer.placeholders=true" in describe(found["protected"])
+    assert not is_notable(found["protected"]), "a model learns well without"
+    assert faults(corpus, "", damage(corpus[""], with_name, few)) == {}
+    assert faults(corpus, "valid", damage(corpus["valid"], with_name, range(250))) == {}
 
 
 @pytest.mark.parametrize("split", SETS)

@@ -33,6 +33,21 @@ def test_symptoms(hypothesis: str, expected: set[str]) -> None:
     assert all(rows in ([], [1]) for rows in found.values())
 
 
+@pytest.mark.parametrize(
+    ("src", "ref", "hyp", "is_shown"),
+    [
+        ("Save {name}.", "{name} sichern.", "{name} sichern.", False),
+        ("Save {name}.", "{name} sichern.", "Sichern.", True),
+        ("Save it.", "Sichern.", "{size} sichern.", True),
+        ("%s of %s<br>", "%s von %s<br>", "%s von<br>", True),
+        ("{a} and {b}", "{b} und {a}", "{b} und {a}", False),
+        ("Save {name}.", "Sichern.", "Sichern.", False),  # the reference drops it, too
+    ],
+)
+def test_other_spans_than_those_of_the_source(src: str, ref: str, hyp: str, is_shown: bool) -> None:
+    assert bool(find_symptoms([src], [ref], [hyp])["other spans"]) == is_shown
+
+
 def test_references_have_no_symptoms() -> None:
     examples = generate(seed=1, train=300, valid=1, test=1, long=20)
     pairs = [*examples["train"], *examples["long"]]

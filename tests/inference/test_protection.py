@@ -10,13 +10,14 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from heed.data.pairs.placeholders import PROTECTED
+from heed.characters import PROTECTED
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.documents.document import split_document
 from heed.errors import HeedError
 from heed.inference.engine import Engine, TorchEngine
-from heed.inference.protection import Masked
+from heed.inference.protection import Copies, Masked
 from heed.inference.translator import Translator
+from heed.interventions.forcing import force, force_row
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import PLACEHOLDERS
 from tests.tokenizers import train_tokenizer
@@ -176,6 +177,38 @@ def test_an_export_does_not_protect_and_says_so_when_asked(tiny_model: Callable[
             export.hypotheses(LINES, n=n, protect=True)
 
 
+def test_a_placeholder_is_not_repeated_as_the_last_token_of_a_translation_that_is_cut_off() -> None:
+    assert Copies([4, 5], frozenset()).forbidden(-1, 8).nonzero().flatten().tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn"])
+def test_attention_maps_are_those_of_the_protected_translation(family: str, tiny_model: Callable[..., Seq2Seq]) -> None:
+    translator = make(family, tiny_model, placeholders=True)
+    pairs = translator.attend(LINES)
+    assert [pair.source for pair in pairs] == LINES
+    assert [pair.target for pair in pairs] == translator.translate(LINES)
+    assert "{bike}" in pairs[0].src_pieces
+    assert "{bike}" in pairs[0].tgt_pieces
+    for pair in pairs:
+        assert pair.cross is not None
+        assert pair.cross.shape[2:] == (len(pair.tgt_pieces), len(pair.src_pieces))
+    plain = translator.attend(LINES, protect=False)
+    assert [pair.target for pair in plain] == translator.translate(LINES, protect=False)
+    with pytest.raises(HeedError, match="placeholders"):
+        make(family, tiny_model, placeholders=False).attend(LINES, protect=True)
+
+
+def test_the_words_before_a_forced_row_keep_their_placeholders(tiny_model: Callable[..., Seq2Seq]) -> None:
+    translator = make("transformer", tiny_model, placeholders=True)
+    line = "{a} sleeps {a} {b}"
+    end = len(translator.attend(line)[0].tgt_pieces) - 1
+    before, after = force(translator, line, force_row("cross", [end], [0]))
+    assert after.tgt_ids[:end] == before.tgt_ids[:end]
+    assert (after.target.count("{a}"), after.target.count("{b}")) == (2, 1)
+    given, _ = force(translator, "{a} sleeps", ": Hund → sleeps", target="der Hund {a}")
+    assert given.target == "der Hund {a}"
+
+
 # ---- the tokenizer
 
 
@@ -199,20 +232,21 @@ def test_private_use_characters_of_a_text_are_no_placeholders(kind: str) -> None
     assert not Tokenizer(train_tokenizer(texts * 20, vocab_size=80, joint=True, **options).models).placeholders
 
 
+@pytest.mark.parametrize("protect", [None, False])
 @pytest.mark.parametrize("placeholders", [True, False])
 @pytest.mark.parametrize("family", ["transformer", "rnn"])
 def test_kept_markup_of_documents_is_protected(
-    family: str, placeholders: bool, tiny_model: Callable[..., Seq2Seq]
+    family: str, placeholders: bool, protect: bool | None, tiny_model: Callable[..., Seq2Seq]
 ) -> None:
     translator = make(family, tiny_model, placeholders=placeholders)
     page = (
         '<p>the <b>man</b> rides<br>a bike . <img src="a"> the <i>dog <code>x</code></i> sleeps {a}.</p><p>42<br></p>'
     )
     document = split_document(page, "html", translator, by_rules=False)
-    assert document.has_kept
-    found = translator.hypotheses(document.sentences, protect=True, alignments=document.needs_alignments)
+    chosen = document.protection(protect)
+    found = translator.hypotheses(document.sentences, protect=chosen, alignments=document.needs_alignments)
     (translated,) = document.versions(found, 1)
     tags = re.findall("<[^>]*>", page)
     assert sorted(re.findall(r"</?(?:p|b|i|br|img|code)\b[^>]*>", translated)) == sorted(tags)
-    assert translated.count("{a}") == 1
+    assert translated.count("{a}") == (protect is None)
     assert "<code>x</code>" in translated

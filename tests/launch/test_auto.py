@@ -62,6 +62,12 @@ def test_a_limit_of_steps_or_time_replaces_that_of_epochs(limit: str) -> None:
     assert settled(600, limit, "trainer.max_epochs=3").trainer.max_epochs == 3
 
 
+def test_a_limit_of_time_is_no_reason_to_fine_tune_for_more_epochs() -> None:
+    fine_tuned = settled(600, "init_from=RUN", "model.dropout=0.1", "trainer.max_time=00:00:01:00")
+    assert fine_tuned.trainer.max_epochs == TABLE["fine_tuning"]["trainer.max_epochs"][0]
+    assert settled(600, "init_from=RUN", "model.dropout=0.1", "trainer.max_steps=9").trainer.max_epochs is None
+
+
 def test_the_warm_up_is_at_most_a_tenth_of_the_steps() -> None:
     table = TABLE["transformer"]["schedule.warmup_steps"]
     for steps, expected in ((150, 15), (9, 1), (100_000, table[-1])):

@@ -108,6 +108,20 @@ def test_alternatives_have_text(serve: Serve, tmp_path: Path) -> None:
     assert "second choice" in answer["symptoms"]
 
 
+@pytest.mark.parametrize("protect", [None, True, False])
+def test_each_text_of_a_list_is_protected_as_if_it_were_alone(client: TestClient, protect: bool | None) -> None:
+    texts = ["<p>the dog<br>runs {a}</p>", "<p>the dog runs {a}</p>", "<p>a <b>cat</b> {a}</p>"]
+    body = {"format": "html", "protect": protect, **EN_DE}
+
+    def translate(q: str | list[str]) -> Any:
+        return client.post("/translate", json={**body, "q": q}).json()["translatedText"]
+
+    found = translate(texts)
+    assert found == [translate(text) for text in texts]
+    assert "<br>" in found[0]
+    assert [text.count("{a}") for text in found] == {None: [1, 0, 0], True: [1, 1, 1], False: [0, 0, 0]}[protect]
+
+
 def test_html_and_a_negative_number_have_no_alternatives(client: TestClient) -> None:
     html = {"q": "<p>the dog</p>", "format": "html", "alternatives": 3, **EN_DE}
     assert client.post("/translate", json=html).json()["alternatives"] == []

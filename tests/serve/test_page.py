@@ -14,8 +14,9 @@ from heed.interventions import force
 from heed.serve import attend
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
+from heed.symbols import PLACEHOLDERS
 from tests.conftest import RNN
-from tests.exchange.models import write_run
+from tests.exchange.models import transformer, write_run
 from tests.report.html import Page
 
 
@@ -139,6 +140,19 @@ def test_attention_of_a_translation_with_a_prefix_and_terms(client: TestClient, 
     assert forced["translation"].startswith("the f")
     assert "house" in forced["translation"].split()
     assert forced["tokens"]["target"][: row["queries"][0]] == answer["tokens"]["target"][: row["queries"][0]]
+
+
+def test_attention_of_a_translation_with_protected_text(serve: Callable[..., TestClient], tmp_path: Path) -> None:
+    pieces = {"user_defined_symbols": list(PLACEHOLDERS), "byte_fallback": True, "vocab_size": 320}
+    run = write_run(tmp_path / "run", transformer(), **pieces)
+    client, body = serve(ServedModel("tiny", heed.load(run, device="cpu"))), {"q": f"{TEXT} {{name}}", **LANGUAGES}
+    answer = client.post("/attend", json=body).json()
+    assert answer["translation"] == client.post("/translate", json=body).json()["translatedText"]
+    assert answer["translation"].count("{name}") == 1
+    assert answer["tokens"]["source"].index("{name}") in answer["words"]["source"]["name"]
+    row = {"attention": "cross", "queries": [len(answer["tokens"]["target"]) - 1], "keys": [0]}
+    forced = client.post("/attend", json={**body, "force": [row]}).json()
+    assert forced["translation"].count("{name}") == 1
 
 
 def test_a_long_translation_is_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

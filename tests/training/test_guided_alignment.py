@@ -1,6 +1,7 @@
 """Guided alignment: its targets against gold links of subwords, its loss, and what a head learns from it."""
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,11 @@ from heed.data.text.source import Sentences
 from heed.errors import HeedError
 from heed.evaluation.alignment import link_pieces, parse_pharaoh
 from heed.evaluation.words import split_words, word_shares
+from heed.symbols import PLACEHOLDERS
 from heed.training.guided_alignment import GuidedAlignment
 from tests.data.texts import NO_RULES, only_text, train_tokenizer, training_text, write_lines
 
+PLACEHOLDER = re.compile(f"[{''.join(PLACEHOLDERS)}]")
 WORDS = ("dog", "garden", "understanding", "of", "unbelievable", "rivers", "a", "elephant")
 
 
@@ -83,6 +86,20 @@ def test_targets_are_the_links_of_subwords(
         inside = targets[row, : len(tgt_ids), : len(src_ids)]
         assert torch.equal(inside, torch.from_numpy(expected))
         assert targets[row].count_nonzero() == inside.count_nonzero()
+
+
+def test_pairs_with_placeholders_have_no_targets(text: tuple[Sentences, list[str]], tmp_path: Path) -> None:
+    """The words of a span that touches a letter get numbers of their own, so that those behind it have other ones."""
+    plain, links = text
+    pairs = Sentences([f"Tom{{x}}{src}" for src in plain.src], [f"Tom{{x}}{tgt}" for tgt in plain.tgt])
+    tokenizer = train_tokenizer(pairs, tmp_path, vocab_size=330, placeholders=True)
+    write_lines(tmp_path, links_txt=links)
+    guided, stored = guide(tmp_path / "links.txt", pairs, tokenizer)
+    batch = collate(np.arange(len(stored)), stored)
+    has_targets = guided.targets(batch).sum((1, 2)) > 0
+    masked = [PLACEHOLDER.search(line) for line in tokenizer.decode_tgt(stored.tgt.to_pylist())]
+    assert has_targets.tolist() == [found is None for found in masked]
+    assert 0 < sum(map(bool, masked)) < len(masked)
 
 
 def guide_three(

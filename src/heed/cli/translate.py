@@ -34,10 +34,11 @@ from heed.inference.lines import renumbered
 
 if TYPE_CHECKING:
     from heed.inference.outputs import Translation
+    from heed.inference.searches import Protect
     from heed.inference.translator import Translator
 
 
-PROTECT = {"auto": None, "on": True, "off": False}
+PROTECT: "dict[str, Protect]" = {"auto": None, "on": True, "off": False}
 
 
 def run(args: argparse.Namespace) -> None:
@@ -82,7 +83,7 @@ def _translate_document(translator: "Translator", stream: BinaryIO, args: argpar
     total = len(document.sentences)
     with translator_progress(translator, "Translating", total=total, prints_results=not args.output):
         blocks: dict[str, Any] = {"chunk": LINES_AT_ONCE, "alignments": document.needs_alignments}
-        blocks |= {"protect": True} if document.has_kept else {}
+        blocks["protect"] = document.protection(PROTECT[args.protect])
         n_best = list(_translations(translator, document.sentences, args, **blocks))
     ((translated, sentences),) = document.versions(n_best, 1).items()
     if args.output:

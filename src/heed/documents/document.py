@@ -12,6 +12,7 @@ from heed.documents.inline import InlineText, Token, inline_texts
 from heed.errors import HeedError
 from heed.evaluation.words import split_words
 from heed.inference.outputs import Translation
+from heed.inference.searches import Protect
 from heed.inference.segmentation import WITHOUT_SPACES, SentenceSplitter, sentence_of
 from heed.inference.translator import Translator
 from heed.languages import base_language
@@ -44,7 +45,7 @@ class Document:
 
     Args:
         needs_alignments: whether the translations must have alignments.
-        has_kept: whether sentences have characters that must be copied (`protect` of the translator).
+        has_kept: whether sentences have characters that stand for markup.
     """
 
     def __init__(self, pieces: Sequence[str | Line], *, needs_alignments: bool = False, has_kept: bool = False) -> None:
@@ -52,6 +53,10 @@ class Document:
         self.needs_alignments, self.has_kept = needs_alignments, has_kept
         self.sentences = [sentence_of(part) for line in pieces if isinstance(line, Line) for part in line.parts]
         """The sentences to translate."""
+
+    def protection(self, protect: Protect) -> Protect:
+        """Return ``protect`` of `Translator.translate` for the sentences: markup is copied in any case."""
+        return ("markup" if protect is False else True) if self.has_kept else protect
 
     def versions(self, n_best: Sequence[Sequence[Translation]], count: int) -> dict[str, list[Translation]]:
         """Return translations of the document, best first, with the translations of their sentences.

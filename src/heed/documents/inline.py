@@ -13,11 +13,12 @@ from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
 from heed.inference.outputs import Translation
 
-PRIVATE_USE = (range(0xF8F0, 0xF900), range(0xE000, 0xF8F0), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
+PLACEHOLDER_RANGES = (range(0xF8F0, 0xF900), range(0xE000, 0xF8F0), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 """All private-use characters. In a sentence, one stands for markup that is kept."""
 WHITE_SPACE = re.compile(r"[ \t\n\f\r\xa0]+")
 NO_BREAK = re.compile(r"(?<!\S)(\S+)\xa0(?=(\S+))")
 """The words around a no-break space."""
+SPACED_KEPT = re.compile(r"(\s*)([\ue000-\uf8ff\U000f0000-\U0010fffd])(\s*)")
 SPACED_WORD = re.compile(r"[^ \t]+")
 """A word of `split_words`."""
 LEADING_PUNCTUATION = re.compile("[^\\w\\s\ue000-\uf8ff\U000f0000-\U0010fffd]*")
@@ -57,7 +58,9 @@ class InlineText:
     text: str
     elements: Sequence[Element]
     kept: Mapping[str, str]
-    """Markup by its placeholder in the text."""
+    """Markup by its placeholder in the text; of a line break, with the white space around it."""
+    breaks: str
+    """The placeholders of line breaks."""
     no_breaks: Sequence[tuple[str, str]]
     """Words with a no-break space in between."""
     escape: Callable[[str], str]
@@ -77,8 +80,10 @@ class InlineText:
             text = text.replace(f"{first} {second}", f"{first}\xa0{second}")
         kept, parts, start = dict(self.kept), [], 0
         for stop, tag in [*tags, (len(text), "")]:
-            parts += [kept.pop(char, "") if char in self.kept else char for char in self.escape(text[start:stop])]
-            parts.append(tag)
+            content = self.escape(text[start:stop])
+            for char in self.breaks:
+                content = content.replace(f" {char}", char).replace(f"{char} ", char)
+            parts += [*(kept.pop(char, "") if char in self.kept else char for char in content), tag]
             start = stop
         return "".join(parts)
 
@@ -135,8 +140,8 @@ def _simplified(tokens: Sequence[Token]) -> list[Token]:
 def _inline_text(tokens: Sequence[Token], escape: Callable[[str], str]) -> Iterator[str | InlineText]:
     """Yield leading white space, the text of tokens with balanced tags, and trailing white space; nothing for none."""
     own = {char for each in tokens for char in each.value}
-    free = (char for char in map(chr, chain.from_iterable(PRIVATE_USE)) if char not in own)
-    raw = text = ""
+    free = (char for char in map(chr, chain.from_iterable(PLACEHOLDER_RANGES)) if char not in own)
+    raw = text = breaks = ""
     elements: list[Element] = []
     opened = [-1]
     kept: dict[str, str] = {}
@@ -148,18 +153,21 @@ def _inline_text(tokens: Sequence[Token], escape: Callable[[str], str]) -> Itera
             (start, _), (tag, _), parent = elements[opened[-1]]
             elements[opened.pop()] = Element((start, len(text)), (tag, markup), parent)
         else:
+            is_break = kind == "kept" and "\n" in value and not value.strip()
             if kind == "kept":
                 if not (char := next(free, "")):
                     raise HeedError("A paragraph of this document has too much markup: split it.")
-                kept[char] = markup
-                is_break = "\n" in value and not value.strip()
-                value = f" {char} " if is_break else char  # a sentence may end before a line break
-            raw += value
+                kept[char], value = markup, char
+            raw, breaks = raw + value, breaks + value * is_break
+            value = f" {value} " if is_break else value  # a sentence may end before a line break
             value = WHITE_SPACE.sub(" ", value if text else value.lstrip())
             text += value.removeprefix(" ") if text.endswith(" ") else value
     if tokens:
+        for before, char, after in SPACED_KEPT.findall(raw):
+            kept |= {char: escape(before) + kept[char] + escape(after)} if char in breaks else {}
+        no_breaks = NO_BREAK.findall(raw.translate(dict.fromkeys(map(ord, breaks), " ")))
         yield escape(raw[: len(raw) - len(raw.lstrip())])
-        yield InlineText(text.rstrip(), elements, kept, NO_BREAK.findall(raw), escape)
+        yield InlineText(text.rstrip(), elements, kept, breaks, no_breaks, escape)
         yield escape(raw[len(raw.rstrip()) :])
 
 

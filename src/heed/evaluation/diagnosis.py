@@ -16,7 +16,7 @@ from heed.evaluation.symptoms import find_symptoms
 SENTENCES: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("diagnoses.toml").read_text(encoding="utf-8"))
 """What is said, by the name of the diagnosis, with facts in braces."""
 NOTABLE = 0.02  # fraction of the pairs from which on a training names a fault of its text
-MILD = {"spaces", "decomposed", "tokenized", "lower_cased"}  # faults with which a model still learns well
+MILD = {"spaces", "decomposed", "tokenized", "lower_cased", "protected"}  # faults with which a model still learns well
 
 
 def describe(fault: Fault) -> str:

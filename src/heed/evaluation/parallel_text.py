@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from heed.characters import find_invisible, has_no_break_space, normalized, scripts
+from heed.characters import PROTECTED, find_invisible, has_no_break_space, normalized, scripts
 from heed.evaluation.words import casefolded_words
 
 Matrix = npt.NDArray[np.floating[Any]]
@@ -185,8 +185,11 @@ def find_faults(text: Sides, other: Sides, split: str = "") -> list[Fault]:
     rows["untranslated"] = sorted(copied)
     for lines, trained in ((text.src, other.src), (text.tgt, other.tgt)):
         whole |= dict.fromkeys(_find_writing(lines, trained if split else []), 1.0)
-    if len(rows["segmented"]) <= 0.05 * len(text):  # "@@" also occurs in text about programs
-        del rows["segmented"]
+    spans = ((set(PROTECTED.findall(src)), tgt) for src, tgt in ([] if split else pairs))
+    rows["protected"] = [row for row, (own, tgt) in enumerate(spans) if own and own & set(PROTECTED.findall(tgt))]
+    for name in ("segmented", "protected"):  # "@@" also occurs in text about programs, and some addresses in any text
+        if len(rows[name]) <= 0.05 * len(text):
+            del rows[name]
     faults = [Fault(name, len(found) / len(text), found, split) for name, found in rows.items() if found]
     return faults + [Fault(name, float(share), split=split) for name, share in whole.items() if share]
 

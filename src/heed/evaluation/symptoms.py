@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heed.characters import normalized, scripts
+from heed.characters import PROTECTED, normalized, scripts
 
 REPEATED_WORDS = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?: \1){2}(?!\S)")
 """The same one to four words three times in a row."""
@@ -31,6 +31,7 @@ def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses:
             "copied source": src.casefold() == hyp.casefold() != ref.casefold() and bool(hyp),
             "foreign letters": not scripts([hyp]) <= known_scripts,
             "unknown pieces": UNKNOWN in hyp and UNKNOWN not in ref,
+            "other spans": _spans(hyp) != _spans(src) == _spans(ref) and bool(hyp),
         }
         for src, ref, hyp in zip(*(map(normalized, side) for side in (sources, references, hypotheses)), strict=True)
     ]
@@ -48,6 +49,10 @@ def translation_symptoms(source: str, translation: str, *, finished: bool, best_
         "unknown pieces": UNKNOWN in translation and UNKNOWN not in source,
     }
     return tuple(name for name, is_shown in shown.items() if is_shown)
+
+
+def _spans(line: str) -> list[str]:
+    return sorted(PROTECTED.findall(line))
 
 
 def has_repeats(line: str) -> bool:

@@ -46,6 +46,8 @@ class Attended:
     """Encoder self-attention. Rows and columns are ``src_pieces``."""
     decoder_self: Float[np.ndarray, "Ld Hs T T"] | None
     """Decoder self-attention. Rows and columns are `read_pieces`. Row t predicts ``tgt_pieces[t]``."""
+    tgt_ids: Sequence[int] = ()
+    """The token ids of ``tgt_pieces``; empty if no translator made the pair."""
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{maps.kind} {' × '.join(map(str, maps.weights.shape))}" for maps in self.map_sets)

@@ -11,16 +11,20 @@ from itertools import islice, zip_longest
 
 import torch
 
-from heed.data.pairs.placeholders import PROTECTED, replaced
+from heed.characters import PRIVATE_USE, PROTECTED
+from heed.data.pairs.placeholders import replaced
 from heed.decoding.constraints import Constraint, Forbidden
 from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
 from heed.inference.lines import renumbered
 from heed.inference.outputs import Attended, Translation, join_translations
+from heed.inference.searches import Protect
 from heed.symbols import PLACEHOLDERS
 
 ALL = "".join(PLACEHOLDERS)
 ANY_PLACEHOLDER = re.compile(f"[{ALL}]")
+SPANS: Mapping[Protect, re.Pattern[str]] = {True: PROTECTED, "markup": PRIVATE_USE}
+"""What each option protects."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +38,10 @@ class Masked:
     """The placeholders that have no space before (False) or after (True) them, but a letter or another span."""
 
     @classmethod
-    def of(cls, sentence: str) -> "Masked":
+    def of(cls, sentence: str, protect: Protect = True) -> "Masked":
         """Replace the spans of a sentence, as many as there are placeholders; the others stay."""
         # Placeholders of the text itself first: they would be taken for those of other spans.
-        chosen = sorted(PROTECTED.finditer(sentence), key=lambda match: match[0] not in PLACEHOLDERS)
+        chosen = sorted(SPANS[protect].finditer(sentence), key=lambda match: match[0] not in PLACEHOLDERS)
         found = sorted(chosen[: len(PLACEHOLDERS)], key=re.Match.start)
         spans = dict(zip(PLACEHOLDERS, (match[0] for match in found), strict=False))
         text, glued = replaced(sentence, found, [*spans])
@@ -63,6 +67,12 @@ class Masked:
         """Return the pieces of a translation with the spans as pieces."""
         return tuple((self.spans.get(piece, piece), log_prob) for piece, log_prob in pieces)
 
+    def restored_pair(self, pair: Attended) -> Attended:
+        """Return an attended pair of masked sentences with the spans as text and as pieces."""
+        source, target = self.restored(pair.source), self.restored(pair.target)
+        src, tgt = ([self.spans.get(piece, piece) for piece in own] for own in (pair.src_pieces, pair.tgt_pieces))
+        return replace(pair, source=source, target=target, src_pieces=src, tgt_pieces=tgt)
+
     def links(self, pair: Attended, links: Sequence[Link]) -> list[Link]:
         """Return an alignment of masked sentences as one of the restored sentences: a span is its last word."""
         if not self.spans:
@@ -87,16 +97,14 @@ class Copies(Constraint):
     def needs(self) -> int:
         return len(self.missing)
 
-    @property
-    def distance(self) -> int:
-        return len(self.missing)
+    distance = needs
 
     @property
     def next_pieces(self) -> Sequence[int]:
         return sorted(self.missing)
 
     def forbidden(self, room: int, vocab: int) -> Forbidden:
-        mask = torch.full((vocab,), room < self.needs)
+        mask = torch.full((vocab,), room < self.needs > 0)
         mask[list(self.placeholders)] = True
         mask[list(self.missing)] = False
         return mask
@@ -106,7 +114,7 @@ class Copies(Constraint):
 
 
 def stream_cut(
-    translate: Callable[[list[str]], Iterable[list[Translation]]], blocks: Iterable[list[str]]
+    translate: Callable[[list[str]], Iterable[list[Translation]]], blocks: Iterable[list[str]], protect: Protect
 ) -> Iterator[list[Translation]]:
     """Yield the translation of each line of blocks as a list of one. The texts between its spans are translated singly.
 
@@ -115,7 +123,7 @@ def stream_cut(
     """
     done = 0
     for lines in blocks:
-        parts = [_cut(line) for line in lines]
+        parts = [_cut(line, SPANS[protect]) for line in lines]
         numbers = [0, *(number for number, own in enumerate(parts, done + 1) for _ in own[::2])]
         with renumbered(numbers.__getitem__):
             found = iter([each[0] for each in translate([text.strip() for own in parts for text in own[::2]])])
@@ -124,10 +132,10 @@ def stream_cut(
         done += len(lines)
 
 
-def _cut(sentence: str) -> list[str]:
+def _cut(sentence: str, pattern: re.Pattern[str]) -> list[str]:
     """Return the text between the spans, and the spans: text first, and by turns."""
     parts, end = list[str](), 0
-    for match in PROTECTED.finditer(sentence):
+    for match in pattern.finditer(sentence):
         parts += [sentence[end : match.start()], match[0]]
         end = match.end()
     return [*parts, sentence[end:]]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SearchKind = Literal["beam", "sample", "mbr"]
 Settings = dict[str, Any]
+Protect = bool | Literal["markup"] | None
 
 LENGTH_LIMITS = ("max_length_factor", "max_length_extra")
 """Settings of every kind of search."""
@@ -70,9 +71,9 @@ class TranslateOptions(SearchOptions, total=False):
     """Source words, and the target words, or several of them to choose from, that translate them."""
     tag: str | None
     """The kind of text: the tag of a training text, such as "<crawl>", or "crawl"."""
-    protect: bool | None
+    protect: Protect
     """Copy variables, tags, addresses and identifiers, see `heed.inference.protection`; None: if the model has
-    placeholders for them."""
+    placeholders for them; "markup": only the private-use characters that stand for markup of documents."""
 
 
 def build_search(saved: object, **options: Any) -> "heed.decoding.Search":

@@ -24,7 +24,7 @@ from heed.inference.lines import LineError, as_list, blocks, check_pairs, encode
 from heed.inference.next_words import NextWord, word_log_probs, word_search, word_starts
 from heed.inference.outputs import Attended, Translation, choose_extraction, join_words, word_maps
 from heed.inference.protection import Copies, Masked, stream_cut
-from heed.inference.searches import SearchOptions, TranslateOptions, build_search
+from heed.inference.searches import Protect, SearchOptions, TranslateOptions, build_search
 from heed.languages import Direction, choose_direction
 from heed.layers.edits import Edits
 from heed.models.edited import EditedModel
@@ -160,6 +160,11 @@ class Translator:
         """Whether the model has placeholders for protected text, and an engine that writes each of them once."""
         return self._has_fallbacks and bool(self.tokenizer.placeholders) and self._own.has_constraints
 
+    def mask(self, sentence: str, protect: Protect = None) -> Masked:
+        """Return a sentence as the model reads it, with placeholders for its spans. ``protect``: see `translate`."""
+        masks = self._copies if protect is None else protect
+        return Masked.of(sentence, protect or True) if masks else Masked(sentence)
+
     def with_engine(self, engine: Engine) -> "Translator":
         """Return a translator of the same model that searches with another engine."""
         other = copy(self)
@@ -227,7 +232,7 @@ class Translator:
         prefix: str | Iterable[str] = "",
         terms: TermsInput = None,
         tag: str | None = None,
-        protect: bool | None = None,
+        protect: Protect = None,
         **search: Unpack[SearchOptions],
     ) -> Iterator[list[Translation]]:
         """Yield the results of `hypotheses`, reading ``chunk`` lines at a time.
@@ -244,7 +249,7 @@ class Translator:
         if alignments:
             _ = self.model  # an engine without one is refused before the first line is read
         grouped = blocks(iter([lines] if isinstance(lines, str) else lines), chunk, is_ready)
-        mask = Masked.of if (self._copies if protect is None else protect) else Masked
+        mask = partial(self.mask, protect=protect)
         stream = partial(self.with_tag(tag)._stream, search=chosen, constrain=constrain, alignments=alignments)
         if protect and not self._copies:
             if self.tokenizer.placeholders:
@@ -254,7 +259,7 @@ class Translator:
                     "This model has no placeholders (tokenizer.placeholders), so protected text cuts lines: they have "
                     "neither prefixes nor several translations."
                 )
-            return stream_cut(lambda texts: stream([texts], mask=Masked), grouped)
+            return stream_cut(lambda texts: stream([texts], mask=Masked), grouped, protect)
         return stream(grouped, mask=mask)
 
     def score(self, sources: TextInput, targets: TextInput) -> list[float]:
@@ -332,23 +337,25 @@ class Translator:
         prefix: str | Iterable[str] = "",
         terms: TermsInput = None,
         tag: str | None = None,
-        protect: bool | None = None,
+        protect: Protect = None,
         **search: Unpack[SearchOptions],
     ) -> Iterator[Attended]:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
-        if protect:
-            raise HeedError(f"{argument('protect', True)} is not for attention maps: they show what the model reads.")
-        if tag is not None:
-            return self.with_tag(tag).stream_attend(sources, targets, prefix=prefix, terms=terms, **search)
-        sources = as_list(sources)
+        if protect and not self._copies:
+            raise HeedError(f"{argument('protect', True)} is for attention maps of a model with placeholders only.")
+        tagged, sources = self.with_tag(tag), as_list(sources)
         if targets is None:
-            ids = encode_lines(self.encode, sources, max_tokens=self.max_tokens)
-            constraints = self._constrain(prefix, terms)([*map(Masked, sources)])
-            copied = self._copied_rows(sources, constraints)
-            n_best, _ = self._search_lines(sources, ids, self.changed_search(**search), constraints, copied)
-            return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
+            masked = [tagged.mask(sentence, protect) for sentence in sources]
+            texts = [each.text for each in masked]
+            ids = encode_lines(tagged.encode, texts, max_tokens=tagged.max_tokens)
+            constraints = tagged._constrain(prefix, terms)(masked)
+            copied = tagged._copied_rows(texts, constraints)
+            constraints = tagged._with_copies(masked, copied, constraints)
+            n_best, _ = tagged._search_lines(texts, ids, tagged.changed_search(**search), constraints, copied)
+            pairs = tagged._attend_hypotheses(texts, ids, [hypotheses[0] for hypotheses in n_best])
+            return (own.restored_pair(pair) for own, pair in zip(masked, pairs, strict=True))
         targets = as_list(targets)
-        return self._attend_ids(sources, targets, *self.encode_pairs(sources, targets))
+        return tagged._attend_ids(sources, targets, *tagged.encode_pairs(sources, targets))
 
     def align(
         self,
@@ -619,7 +626,7 @@ class Translator:
                 maps = self._teacher_force(attention_maps, src_block, tgt_block)
             for row, (src, tgt, pair_maps) in enumerate(zip(src_block, tgt_block, maps, strict=True), start):
                 pieces = self.tokenizer.src_pieces(src), self.tokenizer.tgt_pieces(tgt)
-                yield Attended(sources[row], targets[row], *pieces, *pair_maps)
+                yield Attended(sources[row], targets[row], *pieces, *pair_maps, tgt_ids=tgt)
 
     def _teacher_force(
         self,

@@ -47,12 +47,13 @@ def force(
     Raises:
         HeedError: if an instruction cannot be read, or names an attention, a layer, a head or a word that is not there.
     """
+    if target is not None:
+        options = {**options, "protect": False}  # its pieces are those of the text
     (before,) = translator.attend([sentence], None if target is None else [target], **options)
     given = [instructions] if isinstance(instructions, str | Edit) else instructions
     edits = [each if isinstance(each, Edit) else _edit(each, before) for each in given]
     starts = [min(edit.positions or [0]) for edit in edits if edit.attention != "encoder_self"]
-    vocabulary = translator.tokenizer.processors[1]
-    prefix = [vocabulary.piece_to_id(piece) for piece in before.tgt_pieces[: min(starts, default=0)]]
+    prefix = before.tgt_ids[: min(starts, default=0)]
     (after,) = translator.with_edits(edits, prefix).attend([sentence], **options)
     return before, after
 

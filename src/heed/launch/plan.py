@@ -152,14 +152,16 @@ def settle_auto(
     """Give the options that are ``auto`` the values of the nearest number of pairs in conf/auto.yaml.
 
     Numbers are compared by their ratio. ``count_pairs`` is not called if no option of the table is ``auto``. A run that
-    is limited by steps or time needs no limit of epochs. The warm-up is at most a tenth of a limit of steps. A resumed
+    is limited by steps or time needs no limit of epochs; a fine-tuning that is limited by time keeps it, because too
+    many epochs ruin its model. The warm-up is at most a tenth of a limit of steps. A resumed
     run keeps the values that it had ``before``, because the limit of steps may have changed.
 
     Returns:
         The options, and what was chosen, for the lines before a run; "" if no option is ``auto``.
     """
     limits = options["trainer"]
-    if limits.get("max_epochs") == "auto" and (limits.get("max_steps") or limits.get("max_time")):
+    is_limited = limits.get("max_steps") or (limits.get("max_time") and not options["init_from"])
+    if limits.get("max_epochs") == "auto" and is_limited:
         options = with_options(options, {"trainer.max_epochs": None})
     table = yaml.safe_load((CONF / "auto.yaml").read_text(encoding="utf-8"))
     rows = table["fine_tuning"] if options["init_from"] else table.get(_family(options["model"]), {})

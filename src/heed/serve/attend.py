@@ -99,7 +99,7 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> Respons
     service.check_size(body.q)
     route = service.find_route(body.source, body.target, body.model)
     text = " ".join(body.q.split())
-    (ids,) = route.translator.tokenizer.encode_src([text])
+    (ids,) = route.translator.tokenizer.encode_src([route.translator.mask(text).text])
     _check_length("sentence", len(ids))
     if not ids:
         raise ApiError("The text is empty: send a sentence.")

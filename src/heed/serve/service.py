@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from http import HTTPStatus
-from itertools import islice
+from itertools import islice, starmap
 from operator import itemgetter
 from typing import Any
 
@@ -166,9 +166,8 @@ class Service:
             return _Text(detection, None, Document([content]))
         route = self.find_route(detection.language, body.target, body.model)
         by_rules = self.settings.split_sentences and not body.prefix
-        return _Text(
-            detection, route, split_document(content, body.format or TEXT, route.translator, by_rules=by_rules)
-        )
+        document = split_document(content, body.format or TEXT, route.translator, by_rules=by_rules)
+        return _Text(detection, route, document)
 
     def _detect(self, text: str) -> list[Detection]:
         """Return the source languages of the models by their probability, if the text is in one of them."""
@@ -193,25 +192,25 @@ class Service:
         self, texts: list[_Text], body: TranslateRequest, n_best: int
     ) -> list[dict[str, list[Translation]]]:
         """Return the translations of each text, best first, with those of their sentences (`Document.versions`)."""
-
-        beam = body.beam
         terms = tuple((src, (tgt,) if isinstance(tgt, str) else tuple(tgt)) for src, tgt in body.terms.items())
 
-        async def search(route: Route) -> Iterator[list[Translation]]:
+        def key_of(route: Route, document: Document) -> Key:
+            translator, beam = route.translator, body.beam
             if body.log_probs:
-                _ = route.translator.model  # an export without one is refused
-            own = route.translator.search
+                _ = translator.model  # an export without one is refused
+            own = translator.search
             wider = n_best if beam is None and isinstance(own, BeamSearch) and own.beam < n_best else beam
-            documents = [text.document for text in texts if text.route == route]
+            aligned, protect = document.needs_alignments, document.protection(body.protect)
+            return Key(translator, n_best, wider, body.prefix, terms, body.tag, body.log_probs, aligned, protect)
+
+        asked = [(text.route, key_of(text.route, text.document)) if text.route else None for text in texts]
+
+        async def search(route: Route, key: Key) -> Iterator[list[Translation]]:
+            documents = [text.document for text, own in zip(texts, asked, strict=True) if own == (route, key)]
             sentences = [sentence for document in documents for sentence in document.sentences]
-            alignments = any(document.needs_alignments for document in documents)
-            protect = True if any(document.has_kept for document in documents) else body.protect
-            key = Key(
-                route.translator, n_best, wider, body.prefix, terms, body.tag, body.log_probs, alignments, protect
-            )
             return iter(await self.worker(route.model).translate(sentences, key))
 
-        routes = list(dict.fromkeys(text.route for text in texts if text.route))
-        found = dict(zip(routes, await asyncio.gather(*map(search, routes)), strict=True))
-        documents = [(text.document, found[text.route] if text.route else iter(())) for text in texts]
+        groups = list(dict.fromkeys(filter(None, asked)))
+        found = dict(zip(groups, await asyncio.gather(*starmap(search, groups)), strict=True))
+        documents = [(text.document, found[own] if own else iter(())) for text, own in zip(texts, asked, strict=True)]
         return [each.versions(list(islice(own, len(each.sentences))), n_best) for each, own in documents]

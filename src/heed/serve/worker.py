@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
 from heed.inference.outputs import Translation
-from heed.inference.searches import TranslateOptions
+from heed.inference.searches import Protect, TranslateOptions
 from heed.inference.translator import Translator
 from heed.serve.errors import ApiError
 
@@ -35,7 +35,7 @@ class Key(NamedTuple):
     tag: str | None = None
     log_probs: bool = False
     alignments: bool = False
-    protect: bool | None = None
+    protect: Protect = None
 
     def hypotheses(self, sentences: Sequence[str]) -> list[list[Translation]]:
         """Return the translations of sentences, with heed's own engine for constraints and log p of subwords."""

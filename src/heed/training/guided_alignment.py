@@ -27,7 +27,8 @@ class GuidedAlignment:
     """The alignments of the training pairs, and a loss that makes an attention head follow them.
 
     The head is the first of the second last decoder layer (Garg et al. 2019, §4.2), or an RNN's attention. Its row that
-    predicts a subword is compared with the uniform distribution over the subwords of the linked source words.
+    predicts a subword is compared with the uniform distribution over the subwords of the linked source words. Pairs
+    with placeholders are left out: spaces around these change the numbers of the words.
 
     Args:
         file: alignments in Pharaoh format, with a line for each pair of the text that is trained on, before cleaning.
@@ -49,6 +50,7 @@ class GuidedAlignment:
         """The map that gives the trained model's alignments."""
         by_line = _read_links(file, train.texts[0].clean.report.total, reverse=reverse)
         self._links = [by_line[line] for line in train.texts[0].clean.lines()]
+        self._placeholders = torch.tensor([*tokenizer.placeholders.values()], dtype=torch.long)
         self._src_marks = _mark_pieces(tokenizer.src_pieces(range(tokenizer.src_vocab)))
         self._tgt_marks = _mark_pieces(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
 
@@ -56,8 +58,9 @@ class GuidedAlignment:
         """Return the distribution over source positions for each target position, zeros where nothing is linked."""
         src, tgt = _words_of(batch.src, self._src_marks), _words_of(batch.tgt_out, self._tgt_marks)
         shares = np.zeros((*tgt.shape, src.shape[1]), np.float32)
+        masked = torch.isin(batch.tgt_out.cpu(), self._placeholders).any(1).tolist()
         for row, pair in enumerate(batch.index.tolist()):
-            for i, j in self._links[pair]:
+            for i, j in () if masked[row] else self._links[pair]:
                 shares[row] += (tgt[row] == j)[:, None] & (src[row] == i)
         return torch.from_numpy(shares / shares.sum(2, keepdims=True).clip(1))
 

@@ -20,7 +20,7 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from heed.compat import call_after_closure, connected_strategy
 from heed.errors import HeedError
 from heed.kernels.choice import has_fast_bf16_matmul, keep_freed_memory
-from heed.options import AtLeast1, in_heed, raise_problems, suggest
+from heed.options import AtLeast1, Duration, in_heed, raise_problems, suggest
 from heed.runs.checkpoints import Selection
 from heed.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from heed.training.callbacks.ema import EMA
@@ -59,7 +59,7 @@ def build_trainer(
     precision: Precision,
     max_steps: AtLeast1 | None,
     max_epochs: AtLeast1 | None,
-    max_time: str | None,
+    max_time: Duration | None,
     validate_every: AtLeast1,
     log_every: AtLeast1,
     keep_best: CheckpointCount,

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heed.cache import cache_key
+from heed.data.pairs import pairs
 from heed.data.pairs.augmentation import BPEDropout
 from heed.data.pairs.pairs import encode
-from heed.data.pairs.placeholders import MIN_PAIRS, MOST, ONE_IN, shared, with_placeholders
+from heed.data.pairs.placeholders import MASKING_REVISION, MIN_PAIRS, MOST, ONE_IN, shared, with_placeholders
 from heed.data.text.noise import Noise, add_noise
 from heed.data.text.source import Sentences, pair_digests
 from heed.errors import HeedError
@@ -95,6 +97,23 @@ def test_a_text_has_placeholders_if_enough_pairs_share_words(tmp_path: Path) -> 
     masked = with_placeholders(many, pair_digests(many))
     assert written == {*zip(masked.src, masked.tgt, strict=True)}
     assert written & {*sentence_pairs(many)}
+
+
+def test_encoded_pairs_of_another_rule_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = numbered_dogs(MIN_PAIRS)
+    text, folders = training_text(many, tmp_path), []
+    for placeholders, revision in ((True, 1), (True, 2), (False, 1), (False, 2)):
+        monkeypatch.setattr(pairs, "MASKING_REVISION", revision)
+        folders.append(encode(text, train_tokenizer(many, tmp_path, placeholders=placeholders)).folder)
+    assert folders[0] != folders[1]
+    assert folders[2] == folders[3]
+
+
+def test_a_change_of_the_rule_has_a_new_revision() -> None:
+    """If this fails, raise `MASKING_REVISION`, and write what the rule gives now."""
+    src = ["Tom has {n} dogs.<br>Mary", "a{b}c", "12 B12, %s 🇩🇪", "<b>one</b> 3.5 Anna", "http://x.y &amp;"] * 40
+    found = with_placeholders(Sentences(src, src), np.arange(200, dtype=np.uint64) * np.uint64(7))
+    assert (MASKING_REVISION, cache_key(found.src, found.tgt)) == (1, "629e5c3abb016c99")
 
 
 def test_words_have_no_placeholders() -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from heed.cache import build_once, cache_key, read_digests
-from heed.data.pairs.placeholders import with_placeholders
+from heed.data.pairs.placeholders import MASKING_REVISION, with_placeholders
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.text.clean_pairs import CleanPairs, write_arrow
 from heed.data.text.cleaning import DIGEST_LIMIT
@@ -294,7 +294,8 @@ def encode(text: Text, tokenizer: Tokenizer) -> StoredPairs:
         with clean.workers() as workers:
             write_pairs(folder, clean, tokenizer, workers)
 
-    folder = clean.folder.parents[1] / "encoded" / cache_key(clean.digest, tokenizer.digest, SHARD)
+    masking = [MASKING_REVISION] if tokenizer.placeholders else []
+    folder = clean.folder.parents[1] / "encoded" / cache_key(clean.digest, tokenizer.digest, SHARD, *masking)
     stored = StoredPairs.load(build_once(folder, build, wait_minutes=clean.preparation.wait_minutes))
     return replace(stored, tags=tags, swapped=text.swapped)
 

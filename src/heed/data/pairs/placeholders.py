@@ -9,29 +9,18 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from heed.characters import PROTECTED
 from heed.data.text.source import Digests, Sentences
 from heed.symbols import PLACEHOLDERS
 
-EMOJI = "[\u2600-\u27bf\U0001f300-\U0001faff]"
-PROTECTED = re.compile(
-    rf"""</?[a-zA-Z][^<>]*>|&(?:[a-zA-Z]\w*|\#\d+|\#x[\da-fA-F]+);  # tags and characters of HTML
-    |\$?\{{\{{[^{{}}]*\}}\}}|\$?\{{[^{{}}]*\}}                       # {{name}}, ${{name}}, {{{{name}}}}
-    |(?<![\d%])%(?:\(\w+\)|\d+\$)?[-+\#0]*\d*(?:\.\d+)?[sdifgxXu@](?!\w)  # %s, %(name)d, %1$s, %.2f
-    |(?:\w+://|www\.)[^\s<>"]*[^\s<>".,;:!?)\]}}'’”»]
-    |[\w.+-]+@[\w-]+(?:\.[\w-]+)+
-    |\b(?:[A-Za-z]+[-_]?\d\w*(?:[-.]\d\w*)*|\d+[A-Za-z]+\d\w*|\w+_\w+)\b  # B12, COVID-19, 3f9a, user_name; not 5km
-    |[\U0001f1e6-\U0001f1ff]{{2}}|{EMOJI}(?:[\ufe0f\U0001f3fb-\U0001f3ff]|\u200d{EMOJI})*
-    |[\ue000-\uf8ff]                                               # private use: a placeholder, if a user types it
-    """,
-    re.VERBOSE,
-)
-"""Text that stays as it is: variables, tags, addresses, identifiers."""
 MIN_PAIRS = 100
 """The fewest pairs with a shared span or word from which a model learns placeholders."""
 ONE_IN = 3
 """Of the pairs with shared words, one in this many has placeholders; of those with shared spans, one has none."""
 MOST = 3
 """The most words of a pair that become placeholders."""
+MASKING_REVISION = 1
+"""Part of the key of encoded pairs. Raise it with every change of what `with_placeholders` returns."""
 TOKEN = re.compile(rf"{PROTECTED.pattern}|[^\W_]+(?:['’.:,-][^\W_]+)*", re.VERBOSE)
 """A span, or a word without the punctuation around it."""
 
