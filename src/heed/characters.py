@@ -29,6 +29,8 @@ PROTECTED = re.compile(
     re.VERBOSE,
 )
 """Text that stays as it is: variables, tags, addresses, identifiers."""
+MAY_BE_PROTECTED = re.compile(rf"[<&{{%/@_\d]|www|[\U0001f1e6-\U0001f1ff]|{EMOJI}|{PRIVATE_USE.pattern}")
+"""A part of every protected text, which is found ten times as fast."""
 
 
 def normalized(text: str) -> str:

@@ -107,7 +107,7 @@ def pair_of(folder: Path, **options: Any) -> Pair:
     return Pair(folder, theirs, segmenter, heed.load(folder.with_name("heed"), device="cpu"))
 
 
-def vocabularies(folder: Path) -> tuple[from_huggingface.Vocabulary, from_huggingface.Vocabulary]:
+def vocabularies(folder: Path) -> tuple[from_huggingface.TheirVocabulary, from_huggingface.TheirVocabulary]:
     settings = from_huggingface._read_settings(folder / "config.json")
     return from_huggingface._read_vocabularies(folder, settings, from_huggingface._read_weights(folder, settings))
 

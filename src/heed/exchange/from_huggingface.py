@@ -41,28 +41,28 @@ from heed.options import find_wrong_values
 from heed.progress import print_line
 from heed.symbols import BOS, EOS, PAD, SPECIAL_PIECES, UNK_PIECE
 
-IMPOSSIBLE = -1e4
+NEVER = -1e4
 """The bias of PAD and BOS where both are Marian's PAD. No logit comes near it, so that their probability is 0. With a
 lower one, label smoothing, which gives every token ε / V, would add thousands of nats to the loss of a fine-tuning."""
 
-UNKNOWN, UNUSED = 2, 5
+UNKNOWN_PIECE, UNUSED = 2, 5
 """SentencePiece's types of UNK, and of pieces that have an id, but that no text is split into."""
 
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
+OUR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 """heed's activation for each of theirs."""
 
-NORMS = {"marian": "post", "pegasus": "pre"}
+NORM_ORDERS = {"marian": "post", "pegasus": "pre"}
 """The order of the norms in each type of model."""
 
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-FILES = ("*config.json", "*vocab.json", "*.spm", "README.md")
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+DOWNLOADED = ("*config.json", "*vocab.json", "*.spm", "README.md")
 
-CHECKED_SENTENCES = 32
-TOLERANCE = 1e-3
+CHECKED_TEXTS = 32
+LOGIT_TOLERANCE = 1e-3
 """Largest difference of a logit, relative to the largest logit if that is above 1."""
 
 
-class Vocabulary(NamedTuple):
+class TheirVocabulary(NamedTuple):
     """A vocabulary of theirs in heed's order: PAD, UNK, BOS, EOS, then all others as before."""
 
     pieces: list[str]
@@ -134,8 +134,8 @@ def _find(source: str | Path) -> Path:
 
     try:
         available = huggingface_hub.list_repo_files(str(source))
-        weights = next((name for name in WEIGHTS if name in available), WEIGHTS[0])
-        return Path(huggingface_hub.snapshot_download(str(source), allow_patterns=[*FILES, weights]))
+        weights = next((name for name in WEIGHT_FILES if name in available), WEIGHT_FILES[0])
+        return Path(huggingface_hub.snapshot_download(str(source), allow_patterns=[*DOWNLOADED, weights]))
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise HeedError(f"{source} is not a folder, and the hub does not give it: {reason}") from error
@@ -161,8 +161,8 @@ def _read_settings(path: Path) -> dict[str, Any]:
         "share_encoder_decoder_embeddings": True,
         **_read_json(path),
     }
-    if (kind := settings.get("model_type")) not in NORMS:
-        raise HeedError(f"{path} describes a model of type {kind}: heed imports {' and '.join(NORMS)}.")
+    if (kind := settings.get("model_type")) not in NORM_ORDERS:
+        raise HeedError(f"{path} describes a model of type {kind}: heed imports {' and '.join(NORM_ORDERS)}.")
     numbers = (*huggingface.SETTINGS, "pad_token_id", "eos_token_id", "decoder_start_token_id")
     types: dict[str, Any] = {name: float if name.endswith("dropout") else int for name in numbers}
     types |= {"activation_function": str, "tie_word_embeddings": bool, "share_encoder_decoder_embeddings": bool}
@@ -174,7 +174,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
     ]
     lacks = {
         "scale_embedding=false": not settings["scale_embedding"],
-        f"activation_function={activation}": activation not in ACTIVATIONS,
+        f"activation_function={activation}": activation not in OUR_ACTIVATIONS,
         "attention_heads that differ between encoder and decoder": len({*sizes[0]}) > 1,
         "ffn_dim that differs between encoder and decoder": len({*sizes[1]}) > 1,
     }
@@ -207,9 +207,9 @@ def _read_weights(folder: Path, settings: Mapping[str, Any]) -> dict[str, Tensor
 
 
 def _weights_file(folder: Path) -> Path:
-    path = next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
+    path = next((folder / name for name in WEIGHT_FILES if (folder / name).exists()), None)
     if path is None:
-        raise HeedError(f"{folder} has no weights: neither {' nor '.join(WEIGHTS)}.")
+        raise HeedError(f"{folder} has no weights: neither {' nor '.join(WEIGHT_FILES)}.")
     check_regular(path)
     return path
 
@@ -219,7 +219,7 @@ def _weights_file(folder: Path) -> Path:
 
 def _read_vocabularies(
     folder: Path, settings: Mapping[str, Any], weights: Mapping[str, Tensor]
-) -> tuple[Vocabulary, Vocabulary]:
+) -> tuple[TheirVocabulary, TheirVocabulary]:
     """Return the vocabularies of source and target, which may be the same."""
     source, target = folder / "vocab.json", folder / "target_vocab.json"
     if settings["share_encoder_decoder_embeddings"] or not target.exists():
@@ -228,7 +228,7 @@ def _read_vocabularies(
     return _read_vocabulary(source, settings, sizes[0]), _read_vocabulary(target, settings, sizes[1])
 
 
-def _read_vocabulary(path: Path, settings: Mapping[str, Any], size: int) -> Vocabulary:
+def _read_vocabulary(path: Path, settings: Mapping[str, Any], size: int) -> TheirVocabulary:
     entries = _read_json(path)
     names = {number: piece for piece, number in entries.items() if type(number) is int and 0 <= number < size}
     special = [settings["pad_token_id"], entries.get(UNK_PIECE), settings["decoder_start_token_id"]]
@@ -244,10 +244,10 @@ def _read_vocabulary(path: Path, settings: Mapping[str, Any], size: int) -> Voca
         tag = re.fullmatch(">>(.+)<<", piece)
         is_free = piece and piece not in (*SPECIAL_PIECES, VOCABULARY_END)
         pieces.append(language_tag(tag[1]) if tag else piece if is_free else f"<{number}>")
-    return Vocabulary(pieces, [*special, *others])
+    return TheirVocabulary(pieces, [*special, *others])
 
 
-def _segmentation_models(folder: Path, sides: Sequence[Vocabulary]) -> list[bytes]:
+def _segmentation_models(folder: Path, sides: Sequence[TheirVocabulary]) -> list[bytes]:
     """Return SentencePiece models whose ids are heed's: one if both sides have the same, otherwise two."""
     models = []
     for name, side in zip(("source.spm", "target.spm"), sides, strict=True):
@@ -271,12 +271,12 @@ def _renumber(model: ModelProto, pieces: Sequence[str]) -> None:
     A piece that the model lacks is of type `UNUSED`. In BPE such a piece is merged, then divided again, so its score is
     lower than all others. Pieces that the vocabulary lacks follow `VOCABULARY_END`.
     """
-    own = {piece.piece: piece for piece in model.pieces if piece.type not in (CONTROL, UNKNOWN)}
+    own = {piece.piece: piece for piece in model.pieces if piece.type not in (CONTROL, UNKNOWN_PIECE)}
     lowest = min(piece.score for piece in model.pieces)
     new = ModelProto()
     for number, piece in enumerate(pieces):
         if piece in SPECIAL_PIECES or piece.startswith(LANGUAGE_TAG):
-            new.pieces.add(piece=piece, score=0.0, type=UNKNOWN if piece == UNK_PIECE else CONTROL)
+            new.pieces.add(piece=piece, score=0.0, type=UNKNOWN_PIECE if piece == UNK_PIECE else CONTROL)
         elif piece in own:
             new.pieces.append(own.pop(piece))
         else:
@@ -322,7 +322,7 @@ def _build(
     settings: Mapping[str, Any],
     weights: Mapping[str, Tensor],
     tokenizer: Tokenizer,
-    sides: Sequence[Vocabulary],
+    sides: Sequence[TheirVocabulary],
 ) -> Transformer:
     """Return the model with the weights of theirs, its rows in heed's order."""
     path = _weights_file(folder)
@@ -338,14 +338,14 @@ def _build(
     has_bias = starts_with_pad or bool(bias.any())
     config = _architecture(settings, folder / "config.json", joint=tokenizer.joint, bias=has_bias)
     empty = model_folder.build_empty(config, tokenizer, weights, folder / "config.json")
-    ignored = (huggingface.SHARED, *huggingface.POSITIONS)
+    ignored = (huggingface.SHARED, *huggingface.SINUSOIDS)
     weights = {name: weight for name, weight in weights.items() if name not in ignored}
     model_folder.check_architecture(weights, huggingface.to_theirs(empty.state_dict(), config), path)
     converted = huggingface.from_theirs(weights, config)
     if config.output_bias:
         converted["output_bias"] = bias
         if starts_with_pad:
-            converted["output_bias"][[PAD, BOS]] = IMPOSSIBLE
+            converted["output_bias"][[PAD, BOS]] = NEVER
     model = Transformer(config, **tokenizer.vocabulary)
     model.load_state_dict(converted)
     return model.eval()
@@ -355,8 +355,13 @@ def _architecture(settings: Mapping[str, Any], path: Path, *, joint: bool, bias:
     values = {ours: settings[theirs] for theirs, ours in huggingface.SETTINGS.items()}
     # heed ties the output to both embeddings of a joint vocabulary, or to that of the target. Otherwise it has a copy.
     is_tied = settings["tie_word_embeddings"] and settings["share_encoder_decoder_embeddings"] == joint
-    values |= {"tie_embeddings": is_tied, "output_bias": bias, "activation": ACTIVATIONS[values["activation"]]}
-    values |= {"norm": NORMS[settings["model_type"]], "norm_kind": "layer", "residual": True, "layer_dropout": 0.0}
+    values |= {"tie_embeddings": is_tied, "output_bias": bias, "activation": OUR_ACTIVATIONS[values["activation"]]}
+    values |= {
+        "norm": NORM_ORDERS[settings["model_type"]],
+        "norm_kind": "layer",
+        "residual": True,
+        "layer_dropout": 0.0,
+    }
     values["self_attention"] = {"kind": "qkv", "score": "scaled_dot"}
     values["cross_attention"] = {"score": "scaled_dot"}
     values["positions"] = {"kind": "sinusoidal", "merge": "add", "max_length": None}
@@ -369,7 +374,7 @@ def _architecture(settings: Mapping[str, Any], path: Path, *, joint: bool, bias:
 
 
 @torch.inference_mode()
-def _check(folder: Path, model: Transformer, tokenizer: Tokenizer, sides: Sequence[Vocabulary]) -> float | None:
+def _check(folder: Path, model: Transformer, tokenizer: Tokenizer, sides: Sequence[TheirVocabulary]) -> float | None:
     """Return the largest difference of a logit from transformers'; None if that is not installed."""
     if not find_spec("transformers"):
         return None
@@ -379,10 +384,10 @@ def _check(folder: Path, model: Transformer, tokenizer: Tokenizer, sides: Sequen
     assert isinstance(model.src_positions, SinusoidalPositions)
     for table in (target.model.encoder.embed_positions.weight, target.model.decoder.embed_positions.weight):
         own = huggingface.theirs_order(model.src_positions.vectors(0, len(table)))
-        same_positions &= bool((own - table).abs().max() <= TOLERANCE)
+        same_positions &= bool((own - table).abs().max() <= LOGIT_TOLERANCE)
         table.copy_(own)  # files in half precision have rounded sinusoids
     random = Random(0)
-    lengths = [random.randint(1, 16) for _ in range(CHECKED_SENTENCES)]
+    lengths = [random.randint(1, 16) for _ in range(CHECKED_TEXTS)]
     sources, targets = (
         [[random.randrange(EOS + 1, size) for _ in range(length)] for length in lengths]
         for size in (tokenizer.src_vocab, tokenizer.tgt_vocab)
@@ -398,7 +403,7 @@ def _check(folder: Path, model: Transformer, tokenizer: Tokenizer, sides: Sequen
     differ = {
         "positions": not same_positions,
         "token ids": engine.tokenizer(texts, add_special_tokens=False)["input_ids"] != encoded,
-        f"logits (by {difference:.1e})": not difference <= TOLERANCE * max(1.0, float(other.abs().max())),
+        f"logits (by {difference:.1e})": not difference <= LOGIT_TOLERANCE * max(1.0, float(other.abs().max())),
     }
     if wrong := [name for name, is_so in differ.items() if is_so]:
         raise HeedError(

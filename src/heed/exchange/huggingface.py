@@ -23,7 +23,7 @@ SHARED = "model.shared.weight"
 """Another name of the embeddings where both sides have one."""
 BIAS = "final_logits_bias"
 """Their bias of the output, "1 V", which is always there."""
-POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+SINUSOIDS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 """Sinusoids, which heed and newer versions of transformers compute."""
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heed.cache import cache_key
+from heed.characters import MAY_BE_PROTECTED, PROTECTED
 from heed.data.pairs import pairs
 from heed.data.pairs.augmentation import BPEDropout
 from heed.data.pairs.pairs import encode
@@ -114,6 +115,46 @@ def test_a_change_of_the_rule_has_a_new_revision() -> None:
     src = ["Tom has {n} dogs.<br>Mary", "a{b}c", "12 B12, %s 🇩🇪", "<b>one</b> 3.5 Anna", "http://x.y &amp;"] * 40
     found = with_placeholders(Sentences(src, src), np.arange(200, dtype=np.uint64) * np.uint64(7))
     assert (MASKING_REVISION, cache_key(found.src, found.tgt)) == (1, "629e5c3abb016c99")
+
+
+def test_auto_learns_placeholders_from_spans_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def of(token: str) -> Sentences:
+        sentences = [f"the dog saw {token.format(number)} in the house" for number in range(MIN_PAIRS)]
+        return Sentences(sentences, sentences)
+
+    assert not train_tokenizer(of("Tom {}"), tmp_path / "names", placeholders="auto").placeholders
+    assert "Placeholders" not in "".join(capsys.readouterr())
+    tokenizer = train_tokenizer(of("{{n{}}}"), tmp_path / "spans", placeholders="auto")
+    assert len(tokenizer.placeholders) == len(PLACEHOLDERS)
+    assert f"Placeholders are learned: {MIN_PAIRS} pairs share protected text." in "".join(capsys.readouterr())
+
+
+PARTS = st.sampled_from(
+    [
+        "dog ",
+        "<b",
+        ">",
+        "&amp;",
+        "{a}",
+        "$",
+        "%s",
+        "%(n)d",
+        "www.x",
+        "://y",
+        "a@b.c",
+        "B12",
+        "x_y",
+        "🇩",
+        "🇪",
+        "☃",
+        "\ue000",
+    ]
+)
+
+
+@given(st.lists(PARTS, max_size=9).map("".join))
+def test_what_may_be_protected_is_found_first(string: str) -> None:
+    assert MAY_BE_PROTECTED.search(string) or not PROTECTED.search(string)
 
 
 def test_words_have_no_placeholders() -> None:

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from heed.characters import PROTECTED
+from heed.characters import MAY_BE_PROTECTED, PROTECTED
 from heed.data.text.source import Digests, Sentences
 from heed.symbols import PLACEHOLDERS
 
@@ -23,6 +23,12 @@ MASKING_REVISION = 1
 """Part of the key of encoded pairs. Raise it with every change of what `with_placeholders` returns."""
 TOKEN = re.compile(rf"{PROTECTED.pattern}|[^\W_]+(?:['’.:,-][^\W_]+)*", re.VERBOSE)
 """A span, or a word without the punctuation around it."""
+
+
+def count_sharing_spans(block: Sentences) -> Mapping[str, int]:
+    """Return how many pairs of a block have a protected span that they share."""
+    pairs = zip(block.src, block.tgt, strict=True)
+    return {"pairs": sum(all(map(MAY_BE_PROTECTED.search, pair)) and bool(shared(*pair)[0]) for pair in pairs)}
 
 
 def count_sharing(block: Sentences) -> Mapping[str, int]:

@@ -16,7 +16,7 @@ import sentencepiece as spm
 from annotated_types import Interval
 
 from heed.cache import build_once, cache_key
-from heed.data.pairs.placeholders import MIN_PAIRS, count_sharing
+from heed.data.pairs.placeholders import MIN_PAIRS, count_sharing, count_sharing_spans
 from heed.data.pairs.tokenizer import Tokenizer
 from heed.data.pairs.vocabulary import extend, fixed_options
 from heed.data.text.corpus import TrainingSet
@@ -51,7 +51,7 @@ class TokenizerTrainer:
     normalization: str
     max_sentences: AtLeast1
     bpe_dropout: UnitInterval
-    placeholders: bool
+    placeholders: Literal["auto"] | bool
     vocabulary: Literal["inherit", "extend", "new"]
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class TokenizerTrainer:
             raise HeedError(
                 "tokenizer.byte_fallback=true is for subwords: set tokenizer.byte_fallback=false or tokenizer.kind=bpe."
             )
-        if self.placeholders and self.kind == "word":
+        if self.placeholders is True and self.kind == "word":
             raise HeedError(
                 "tokenizer.placeholders=true is for subwords: set tokenizer.placeholders=false or tokenizer.kind=bpe."
             )
@@ -92,7 +92,7 @@ class TokenizerTrainer:
             raise HeedError(
                 "A model of several target languages needs one vocabulary for all languages: set tokenizer.joint=true."
             )
-        placeholders = PLACEHOLDERS if self.placeholders and _has_shared_words(text) else ()
+        placeholders = PLACEHOLDERS if self._has_placeholders(text) else ()
         ignored = ("bpe_dropout", "placeholders", "vocabulary")
         learned = {name: value for name, value in vars(self).items() if name not in ignored}
         before = [extended.digest] if extended else []
@@ -113,6 +113,20 @@ class TokenizerTrainer:
 
         minutes = text.texts[0].clean.preparation.wait_minutes
         return Tokenizer.load(build_once(cache_dir / "tokenizer" / key, build, wait_minutes=minutes))
+
+    def _has_placeholders(self, text: TrainingSet) -> bool:
+        """Return whether a model is to learn to copy placeholders from a text, and can; say how many pairs show it."""
+        if self.placeholders is False or self.kind == "word":
+            return False
+        count, what = count_sharing, "a name, a number or protected text"
+        if self.placeholders == "auto":
+            count, what = count_sharing_spans, "protected text"
+        pairs = text.count_in_pairs(count)["pairs"]
+        has_enough = pairs >= MIN_PAIRS
+        if has_enough or self.placeholders is True:
+            said = "are learned" if has_enough else f"are not learned from fewer than {MIN_PAIRS} pairs"
+            print_line(f"Placeholders {said}: {pairs:,} pairs share {what}.")
+        return has_enough
 
     def train_models(
         self, words: WordCounts, *, pairs: int, tags: Sequence[str] = (), placeholders: Sequence[str] = ()
@@ -181,15 +195,6 @@ class TokenizerTrainer:
             pieces = alphabet + 1  # the space
         fixed = len((PAD, UNK, BOS, EOS)) + (2**8 if self.byte_fallback else 0)  # byte fallback adds every byte
         return 8 * math.ceil((pieces + fixed) / 8)  # a multiple of 8 suits accelerators
-
-
-def _has_shared_words(text: TrainingSet) -> bool:
-    """Return whether a model can learn to copy placeholders from a text, and say how many pairs have what it needs."""
-    pairs = text.count_in_pairs(count_sharing)["pairs"]
-    has_enough = pairs >= MIN_PAIRS
-    said = "are learned" if has_enough else f"are not learned from fewer than {MIN_PAIRS} pairs"
-    print_line(f"Placeholders {said}: {pairs:,} pairs share a name, a number or protected text.")
-    return has_enough
 
 
 def _explain_error(message: str, size: int) -> str:
