@@ -314,6 +314,62 @@ def test_a_name_that_the_hub_does_not_give_is_one_sentence(
     assert "is not a folder" in refused("import", tmp_path / "no", "--out", tmp_path / "out")
 
 
+def test_any_error_of_the_hub_is_one_sentence(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ConnectError(Exception):
+        """As of an HTTP package that heed does not import."""
+
+    def fail(name: str) -> list[str]:
+        raise ConnectError("no route")
+
+    monkeypatch.setattr("huggingface_hub.list_repo_files", fail)
+    assert "the hub does not give it: no route" in refused("import", "nobody/no-model", "--out", tmp_path / "out")
+
+
+def test_ids_without_a_name_and_pieces_like_tags_are_no_languages(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    entries = json.loads((copy / "vocab.json").read_text())
+    pieces = {id_: piece for piece, id_ in entries.items()}
+    for id_ in (2, 20, 25):
+        del entries[pieces[id_]]
+    entries = {{30: "<2", 31: "<20>", 32: "<s>"}.get(id_, piece): id_ for piece, id_ in entries.items()}
+    (copy / "vocab.json").write_text(json.dumps(entries))
+    import_model(copy, tmp_path / "out")
+    model = heed.load(tmp_path / "out")
+    assert (model.tokenizer.tags, model.directions) == ((), ["en-de"])
+    to_huggingface.export(model, tmp_path / "back", check_set("lines", corpus(5)[0]), quantization=None)
+
+
+def test_weights_that_differ_are_not_tied(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    weights = load_file(copy / "model.safetensors")
+    save_file(
+        {**weights, "lm_head.weight": torch.ones_like(weights["model.shared.weight"])}, copy / "model.safetensors"
+    )
+    assert not import_model(copy, tmp_path / "out").model.config.tie_embeddings
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_vocabulary_is_extended_on_both_sides_or_refused(
+    command: Callable[..., tuple[int, str]], tmp_path: Path, kind: str
+) -> None:
+    marian.write_marian(tmp_path / "marian", corpus(500), size=120, kind=kind, **TINY)
+    for side, text in zip(("en", "de"), corpus(300), strict=True):
+        (tmp_path / f"mine.{side}").write_text("".join(f"{line} žluťoučký kůň\n" for line in text), encoding="utf-8")
+    status, err = command(
+        "init_from=marian", "tokenizer.vocabulary=extend", "data=files", "data.train=[[mine.en,mine.de]]",
+        "data.valid=[[mine.en,mine.de]]", "data.test=null", "data.cleaning.drop_leaked=false",
+        "trainer=cpu", "logger=none", "test=false",
+        "trainer.max_steps=1", "search.beam=1", "search.max_length_factor=0.1", "data.max_eval=5", "folder=tuned",
+    )  # fmt: skip
+    if kind == "bpe":
+        assert "Set tokenizer.vocabulary=new" in err
+    else:
+        assert status == 0, err
+        assert heed.load(tmp_path / "tuned").tokenizer.joint
+
+
 def test_other_commands_name_this_one(refused: Refused, folder: Path, tmp_path: Path) -> None:
     assert f"heed import {folder}" in refused("translate", folder)
     (tmp_path / "out").mkdir()

@@ -29,7 +29,7 @@ from heed.data.pairs.tokenizer import VOCABULARY_END, Tokenizer
 from heed.data.pairs.vocabulary import CONTROL
 from heed.errors import HeedError
 from heed.exchange import huggingface
-from heed.exchange.to_huggingface import HuggingFaceEngine
+from heed.exchange.to_huggingface import HuggingFaceEngine, source_tag
 from heed.files import check_regular, replacing
 from heed.inference import model_folder
 from heed.inference.engine import pad
@@ -66,6 +66,8 @@ class TheirVocabulary(NamedTuple):
     """A vocabulary of theirs in heed's order: PAD, UNK, BOS, EOS, then all others as before."""
 
     pieces: list[str]
+    tags: frozenset[str]
+    """Those of the pieces that are language tags."""
     ids: list[int]
     """Their id of each piece. BOS is what their decoder starts with, which is PAD in Marian."""
 
@@ -110,7 +112,8 @@ def import_model(source: str | Path, out: str | Path, *, check: bool = True) -> 
 
 def import_once(folder: Path, cache_dir: str | Path) -> Path:
     """Return the model folder of a model in Hugging Face's format. At the first time, import it."""
-    files = [(file.name, file_digest(file)) for file in sorted(folder.iterdir()) if file.is_file()]
+    read = {file for pattern in (*DOWNLOADED, *WEIGHT_FILES) for file in folder.glob(pattern)}
+    files = [(file.name, file_digest(file)) for file in sorted(read) if file.is_file()]
     key = cache_key("import", __version__, *files)
 
     def write(partial: Path) -> None:
@@ -136,7 +139,7 @@ def _find(source: str | Path) -> Path:
         available = huggingface_hub.list_repo_files(str(source))
         weights = next((name for name in WEIGHT_FILES if name in available), WEIGHT_FILES[0])
         return Path(huggingface_hub.snapshot_download(str(source), allow_patterns=[*DOWNLOADED, weights]))
-    except (OSError, ValueError) as error:
+    except Exception as error:  # its client raises exceptions of several packages
         reason = " ".join(str(error).split())[:200]
         raise HeedError(f"{source} is not a folder, and the hub does not give it: {reason}") from error
 
@@ -202,7 +205,8 @@ def _read_weights(folder: Path, settings: Mapping[str, Any]) -> dict[str, Tensor
     tied = [decoder]
     tied += [encoder] if settings["share_encoder_decoder_embeddings"] else []
     tied += [output] if settings["tie_word_embeddings"] else []
-    shared = next((weights[name] for name in (huggingface.SHARED, *tied) if name in weights), None)
+    names = (huggingface.SHARED, *tied) if encoder in tied else tied
+    shared = next((weights[name] for name in names if name in weights), None)
     return weights if shared is None else {**dict.fromkeys(tied, shared), **weights}
 
 
@@ -236,15 +240,14 @@ def _read_vocabulary(path: Path, settings: Mapping[str, Any], size: int) -> Thei
     if len(names) < len(entries) or not all(type(number) is int and 0 <= number < size for number in special):
         raise HeedError(
             f"{path} does not belong to the model, which has {size:,} embeddings: each piece and each special token "
-            "needs an id of its own below that. Copy the folder again."
+            "needs an id of its own below that."
         )
-    pieces, others = [*SPECIAL_PIECES], [number for number in range(size) if number not in special]
-    for number in others:
-        piece = names.get(number, "")
-        tag = re.fullmatch(">>(.+)<<", piece)
-        is_free = piece and piece not in (*SPECIAL_PIECES, VOCABULARY_END)
-        pieces.append(language_tag(tag[1]) if tag else piece if is_free else f"<{number}>")
-    return TheirVocabulary(pieces, [*special, *others])
+    others = [number for number in range(size) if number not in special]
+    tags = {number: language_tag(piece[2:-2]) for number, piece in names.items() if re.fullmatch(">>.+<<", piece)}
+    known = {*SPECIAL_PIECES, VOCABULARY_END, *tags.values()}
+    free = {number: piece for number, piece in names.items() if piece not in known} | tags
+    pieces = [free.get(number, f"<unnamed {number}>") for number in others]
+    return TheirVocabulary([*SPECIAL_PIECES, *pieces], frozenset(tags.values()), [*special, *others])
 
 
 def _segmentation_models(folder: Path, sides: Sequence[TheirVocabulary]) -> list[bytes]:
@@ -260,12 +263,12 @@ def _segmentation_models(folder: Path, sides: Sequence[TheirVocabulary]) -> list
         if not model.pieces:
             raise HeedError(f"{folder / name} is not a SentencePiece model, or it is damaged: copy it again.")
         if [piece.piece for piece in model.pieces] != side.pieces:
-            _renumber(model, side.pieces)
+            _renumber(model, side)
         models.append(model.SerializeToString(deterministic=True))
     return models[:1] if models[0] == models[1] else models
 
 
-def _renumber(model: ModelProto, pieces: Sequence[str]) -> None:
+def _renumber(model: ModelProto, side: TheirVocabulary) -> None:
     """Give a SentencePiece model the pieces of a vocabulary, in its order, without another segmentation of any text.
 
     A piece that the model lacks is of type `UNUSED`. In BPE such a piece is merged, then divided again, so its score is
@@ -274,8 +277,8 @@ def _renumber(model: ModelProto, pieces: Sequence[str]) -> None:
     own = {piece.piece: piece for piece in model.pieces if piece.type not in (CONTROL, UNKNOWN_PIECE)}
     lowest = min(piece.score for piece in model.pieces)
     new = ModelProto()
-    for number, piece in enumerate(pieces):
-        if piece in SPECIAL_PIECES or piece.startswith(LANGUAGE_TAG):
+    for number, piece in enumerate(side.pieces):
+        if piece in SPECIAL_PIECES or piece in side.tags:
             new.pieces.add(piece=piece, score=0.0, type=UNKNOWN_PIECE if piece == UNK_PIECE else CONTROL)
         elif piece in own:
             new.pieces.append(own.pop(piece))
@@ -336,7 +339,11 @@ def _build(
     except IndexError as error:
         raise HeedError(f"{path} has an output layer that is smaller than the vocabulary: copy it again.") from error
     has_bias = starts_with_pad or bool(bias.any())
-    config = _architecture(settings, folder / "config.json", joint=tokenizer.joint, bias=has_bias)
+    # heed ties the output to both embeddings of a joint vocabulary, or to that of the target. Otherwise it has a copy.
+    source, target, output = (weights.get(name, torch.empty(0)) for name in huggingface.EMBEDDINGS)
+    is_tied = torch.equal(output, target) and (torch.equal(source, target) or not tokenizer.joint)
+    is_tied &= settings["tie_word_embeddings"]
+    config = _architecture(settings, folder / "config.json", tied=is_tied, bias=has_bias)
     empty = model_folder.build_empty(config, tokenizer, weights, folder / "config.json")
     ignored = (huggingface.SHARED, *huggingface.SINUSOIDS)
     weights = {name: weight for name, weight in weights.items() if name not in ignored}
@@ -351,11 +358,9 @@ def _build(
     return model.eval()
 
 
-def _architecture(settings: Mapping[str, Any], path: Path, *, joint: bool, bias: bool) -> TransformerConfig:
+def _architecture(settings: Mapping[str, Any], path: Path, *, tied: bool, bias: bool) -> TransformerConfig:
     values = {ours: settings[theirs] for theirs, ours in huggingface.SETTINGS.items()}
-    # heed ties the output to both embeddings of a joint vocabulary, or to that of the target. Otherwise it has a copy.
-    is_tied = settings["tie_word_embeddings"] and settings["share_encoder_decoder_embeddings"] == joint
-    values |= {"tie_embeddings": is_tied, "output_bias": bias, "activation": OUR_ACTIVATIONS[values["activation"]]}
+    values |= {"tie_embeddings": tied, "output_bias": bias, "activation": OUR_ACTIVATIONS[values["activation"]]}
     values |= {
         "norm": NORM_ORDERS[settings["model_type"]],
         "norm_kind": "layer",
@@ -392,8 +397,15 @@ def _check(folder: Path, model: Transformer, tokenizer: Tokenizer, sides: Sequen
         [[random.randrange(EOS + 1, size) for _ in range(length)] for length in lengths]
         for size in (tokenizer.src_vocab, tokenizer.tgt_vocab)
     )
-    texts = tokenizer.decode_src(sources)
-    encoded = [[sides[0].ids[id_] for id_ in ids] for ids in tokenizer.encode_src(texts, tagged=False)]
+    texts = tokenizer.decode_src(sources), tokenizer.decode_tgt(targets)
+    tag = source_tag(tokenizer)
+    ids = tokenizer.encode_src(texts[0]), tokenizer.encode_tgt(texts[1])
+    encoded = [[[side.ids[id_] for id_ in row] for row in each] for side, each in zip(sides, ids, strict=True)]
+    given = {
+        "text": [tag * bool(row) + text for text, row in zip(texts[0], ids[0], strict=True)],
+        "text_target": texts[1],
+    }
+    theirs = [engine.tokenizer(**{name: each}, add_special_tokens=False)["input_ids"] for name, each in given.items()]
     src, mask = pad([[*ids, EOS] for ids in sources], torch.device("cpu"))
     tgt, _ = pad([[BOS, *ids] for ids in targets], torch.device("cpu"))
     src_ids, tgt_ids = (torch.tensor(side.ids) for side in sides)
@@ -402,7 +414,7 @@ def _check(folder: Path, model: Transformer, tokenizer: Tokenizer, sides: Sequen
     difference = float((model(src, mask, tgt)[..., EOS:] - other).abs().max())
     differ = {
         "positions": not same_positions,
-        "token ids": engine.tokenizer(texts, add_special_tokens=False)["input_ids"] != encoded,
+        "token ids": theirs != encoded,
         f"logits (by {difference:.1e})": not difference <= LOGIT_TOLERANCE * max(1.0, float(other.abs().max())),
     }
     if wrong := [name for name, is_so in differ.items() if is_so]:

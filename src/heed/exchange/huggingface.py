@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from heed.languages import LANGUAGE_TAG
 from heed.models.transformer_config import TransformerConfig
 
 _TABLE: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -64,6 +65,11 @@ def _names(config: TransformerConfig) -> Iterator[tuple[str, str, int | None]]:
             for theirs, ours in _TABLE["layers"].items():
                 if side == "decoder" or not ours.startswith("cross"):
                     yield from both(f"model.{side}.layers.{number}.{theirs}", f"{side}.{number}.{ours}")
+
+
+def their_tag(tag: str) -> str:
+    """Return their name of a language tag: <2de> is >>de<<."""
+    return f">>{tag.removeprefix(LANGUAGE_TAG)[:-1]}<<"
 
 
 def theirs_order(states: Tensor) -> Tensor:

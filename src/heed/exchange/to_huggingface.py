@@ -20,7 +20,7 @@ from heed.exchange.weights import common_gaps, query_projection, refuse, require
 from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
-from heed.languages import LANGUAGE_TAG, base_language
+from heed.languages import base_language
 from heed.layers.attention import MultiHeadAttention
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
@@ -67,6 +67,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         language=f"language: {json.dumps(list(map(base_language, languages)))}\n" if languages else "",
         direction=" → ".join(languages) or "unknown languages",
         **_origin(translator.base_model),
+        tag=source_tag(translator.tokenizer),
         report="\n".join(f"- {line}" for line in report.lines()),
     )
     card.write_text(text, encoding="utf-8")
@@ -81,6 +82,11 @@ def load_transformers() -> Any:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers
+
+
+def source_tag(tokenizer: Tokenizer) -> str:
+    """Return what their sources start with in the direction of a tokenizer, such as ">>de<<"; usually nothing."""
+    return "".join(map(huggingface.their_tag, tokenizer.src_pieces(tokenizer.tag_ids)))
 
 
 def _origin(base: Mapping[str, str | None] | None) -> dict[str, str]:
@@ -108,7 +114,7 @@ class HuggingFaceEngine(ExportedEngine):
 
     def check_tokenizer(self, tokenizer: Tokenizer, sentences: list[str]) -> None:
         """Raise a HeedError unless both tokenizers encode and decode every sentence alike."""
-        tag = "".join(map(_their_piece, tokenizer.src_pieces(tokenizer.tag_ids)))
+        tag = source_tag(tokenizer)
         encoded = [[*ids, EOS] for ids in tokenizer.encode_src(sentences)]
         targets = [ids for ids in tokenizer.encode_tgt(sentences) if UNK not in ids]
         texts = tokenizer.decode_tgt(targets)
@@ -171,17 +177,15 @@ def _save_tokenizer(folder: Path, translator: Translator) -> None:
     vocabularies = {"vocab.json": tokenizer.src_pieces(range(tokenizer.src_vocab))}
     if not tokenizer.joint:
         vocabularies["target_vocab.json"] = tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))
-    ids = {name: {_their_piece(piece): id_ for id_, piece in enumerate(every)} for name, every in vocabularies.items()}
+    tags = {tag: huggingface.their_tag(tag) for tag in tokenizer.tags}
+    ids = {
+        name: {tags.get(piece, piece): id_ for id_, piece in enumerate(every)} for name, every in vocabularies.items()
+    }
     for name, content in {"tokenizer_config.json": settings, **ids}.items():
         text = json.dumps(content, ensure_ascii=False, indent=1)
         (folder / name).write_text(f"{text}\n", encoding="utf-8")
     (folder / "source.spm").write_bytes(tokenizer.models[0])
     (folder / "target.spm").write_bytes(tokenizer.models[-1])
-
-
-def _their_piece(piece: str) -> str:
-    """Return the name of a piece in their vocabulary: the tag <2de> is >>de<< there."""
-    return f">>{piece.removeprefix(LANGUAGE_TAG)[:-1]}<<" if piece.startswith(LANGUAGE_TAG) else piece
 
 
 # ---- the model

@@ -109,7 +109,13 @@ class TokenizerTrainer:
                 models = text.call_with_words(train, self.max_sentences)
                 if extended:
                     models = [extend(old, new, tags) for old, new in zip(extended.models, cycle(models), strict=False)]
-                Tokenizer(models).save(folder)
+                tokenizer = Tokenizer(models)
+                if extended and tokenizer.joint != extended.joint:
+                    raise HeedError(
+                        "tokenizer.vocabulary=extend: the merges of this imported BPE vocabulary give both sides other "
+                        "pieces. Set tokenizer.vocabulary=new."
+                    )
+                tokenizer.save(folder)
 
         minutes = text.texts[0].clean.preparation.wait_minutes
         return Tokenizer.load(build_once(cache_dir / "tokenizer" / key, build, wait_minutes=minutes))

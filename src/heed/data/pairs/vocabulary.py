@@ -33,8 +33,8 @@ def extend(old: bytes, new: bytes, tags: Sequence[str] = ()) -> bytes:
     """Return a SentencePiece model with the pieces of ``old``, then the tags and pieces of ``new`` that it lacks.
 
     The merges of BPE that are added come after all old ones. If old and added merges would not lead to a piece, further
-    ones are added from left to right. So text without an added piece keeps its ids. Of two models with one vocabulary,
-    both get the same pieces.
+    ones are added from left to right. So text without an added piece keeps its ids. Of two unigram models with one
+    vocabulary, both get the same pieces.
     """
     model, candidates = ModelProto.FromString(old), ModelProto.FromString(new).pieces
     names = [piece.piece for piece in model.pieces]

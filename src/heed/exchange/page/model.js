@@ -17,7 +17,7 @@ class Tokenizer {
     const ofType = type => new Map(pieces.flatMap((piece, id) => types[id] === type ? [[piece, id]] : []));
     this.ids = ofType("1");
     this.unused = ofType("5");
-    this.firstByte = types.indexOf("6");   // −1: unknown characters are <unk>
+    this.byteIds = ofType("6");   // of <0x00> … <0xFF>; without them, unknown characters are <unk>
     this.replace = charsmap ? replacer(Uint8Array.from(atob(charsmap), character => character.charCodeAt(0))) : text => text;
   }
 
@@ -43,7 +43,7 @@ class Tokenizer {
     let unknown = "";   // adjacent unknown characters, whose text may be a piece of the other side
     for (const part of [...parts, ""]) {
       const id = this.ids.get(part);
-      if (id === undefined && part && this.firstByte < 0) { unknown += part; continue; }
+      if (id === undefined && part && !this.byteIds.size) { unknown += part; continue; }
       if (unknown) ids.push(this.unused.get(unknown) ?? UNK);
       unknown = "";
       ids.push(...id === undefined ? this.bytes(part) : [id]);
@@ -83,13 +83,14 @@ class Tokenizer {
   }
 
   bytes(part) {
-    return Array.from(new TextEncoder().encode(part), byte => this.firstByte + byte);
+    const name = byte => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
+    return Array.from(new TextEncoder().encode(part), byte => this.byteIds.get(name(byte)) ?? UNK);
   }
 
   decode(ids) {
     let text = "", bytes = [];
     for (const id of [...ids.filter(id => this.types[id] !== "3"), null]) {
-      if (id !== null && this.types[id] === "6") { bytes.push(id - this.firstByte); continue; }
+      if (id !== null && this.types[id] === "6") { bytes.push(parseInt(this.pieces[id].slice(3, -1), 16)); continue; }
       text += utf8(bytes);
       bytes = [];
       if (id === null) break;
