@@ -86,6 +86,8 @@ def test_train_composes(
         overrides.append(f"hydra.searchpath=[file://{tmp_path}/my_conf]")
     if any(word.startswith("sweep=") for word in overrides):
         overrides = [word for word in overrides if "(" not in word]  # ranges of a search
+    if any(word.startswith("init_from=") for word in overrides):
+        overrides += ["model.dropout=0.1"]  # which a model has that is fine-tuned
     jobs = [overrides]
     if "-m" in words:
         choices = (
