@@ -81,10 +81,12 @@ def write_marian(
     else:
         vocabularies = {"vocab.json": ["</s>", "<unk>", *tags, *dict.fromkeys([*pieces[0], *pieces[1]]), "<pad>"]}
     for name, vocabulary in vocabularies.items():
-        (folder / name).write_text(json.dumps({piece: id_ for id_, piece in enumerate(vocabulary)}))
+        (folder / name).write_text(json.dumps({piece: id_ for id_, piece in enumerate(vocabulary)}), encoding="utf-8")
     tokenizer = {"source_lang": "en", "target_lang": "de", "separate_vocabs": separate}
-    (folder / "tokenizer_config.json").write_text(json.dumps({**tokenizer, "tokenizer_class": "MarianTokenizer"}))
-    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n# A model\n")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({**tokenizer, "tokenizer_class": "MarianTokenizer"}), encoding="utf-8"
+    )
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n# A model\n", encoding="utf-8")
     vocabulary, last = vocabularies["vocab.json"], list(vocabularies.values())[-1]
     pad = vocabulary.index("<pad>")
     options: dict[str, Any] = {

@@ -17,7 +17,10 @@ def published() -> Iterator[str]:
     for file in sorted((DOCS / "results").glob("*.json")):
         content = json.loads(file.read_text(encoding="utf-8"))
         command = ("git", "-C", str(ROOT), "log", "-1", "--format=%h %cs", "--", str(file))
-        written = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() or "not committed"
+        written = (
+            subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout.strip()
+            or "not committed"
+        )
         shown = re.compile(rf"<!-- \w+: {file.stem}\b|results/{file.name}")
         places = [page.name for page in pages() if shown.search(page.read_text(encoding="utf-8"))]
         dates = re.findall(r"\d{4}-\d\d-\d\d", str(content.get("date", "")))

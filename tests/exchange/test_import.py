@@ -350,6 +350,7 @@ def test_weights_that_differ_are_not_tied(folder: Path, tmp_path: Path) -> None:
     assert not import_model(copy, tmp_path / "out").model.config.tie_embeddings
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_a_vocabulary_is_extended_on_both_sides_or_refused(
     command: Callable[..., tuple[int, str]], tmp_path: Path, kind: str
