@@ -30,7 +30,7 @@ PROTECTED = re.compile(
 )
 """Text that stays as it is: variables, tags, addresses, identifiers."""
 MAY_BE_PROTECTED = re.compile(rf"[<&{{%/@_\d]|www|[\U0001f1e6-\U0001f1ff]|{EMOJI}|{PRIVATE_USE.pattern}")
-"""A part of every protected text, which is found ten times as fast."""
+"""A character or word that every protected text has: a fast first question."""
 
 
 def normalized(text: str) -> str:
