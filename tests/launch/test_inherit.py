@@ -12,7 +12,7 @@ import yaml
 from heed import launch
 from heed.errors import HeedError
 from heed.languages import Direction
-from heed.launch.compose import compose
+from heed.launch.compose import choose_for_parent, compose
 from heed.launch.derive import compare_directions
 from heed.runs.records import read_csv
 
@@ -80,6 +80,39 @@ def test_the_start_of_a_fine_tuning_is_step_0_of_the_selection(
     assert status == 0, err
     assert Path("killed/metrics.csv").read_text() == Path("child/metrics.csv").read_text()
     assert read_results("killed")["tests"] == results["tests"]
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "chosen"),
+    [
+        ("family: rnn\nmodel: {cell: lstm}", [], ["model=rnn"]),
+        ("family: rnn", ["model.dropout=0.1", "optimizer.lr=1"], ["model=rnn"]),
+        ("family: transformer\nmodel: {norm: pre}", [], ["model=transformer"]),
+        ("family: transformer\nmodel: {norm: post}", [], ["model=transformer", "optimizer=adamw"]),
+        ("family: transformer\nmodel: {norm: post}", ["optimizer=muon"], ["model=transformer"]),
+        ("model_type: marian\nfamily: hostile", ["model=transformer"], ["optimizer=adamw"]),
+        ("model_type: pegasus", [], ["model=transformer"]),
+        ("family: rnn", ["experiment=tatoeba_en_de"], []),
+        ("family: [mine]\nmodel: 3", [], []),
+        ("model: [}", [], []),
+    ],
+)
+def test_a_fine_tuning_has_the_optimizer_of_its_models_family(
+    tmp_path: Path, config: str, given: list[str], chosen: list[str]
+) -> None:
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / ("config.json" if "model_type" in config else "config.yaml")).write_text(config)
+    words = [f"init_from='{tmp_path}/a b'", *given]
+    assert choose_for_parent(words) == [*chosen, *words]
+
+
+def test_a_fine_tuned_rnn_is_not_trained_as_a_transformer(command: Command, options: list[str], parent: Path) -> None:
+    status, err = command(*options, f"init_from={parent}", "trainer.max_steps=1", "hydra.run.dir=child")
+    assert status == 0, err
+    before, after = (yaml.safe_load(Path(run, "config.yaml").read_text()) for run in ("parent", "child"))
+    assert (after["name"], after["optimizer"], after["schedule"]["_target_"]) == (
+        before["name"], before["optimizer"], before["schedule"]["_target_"],
+    )  # fmt: skip
 
 
 def test_the_test_sets_of_the_parent_show_what_is_forgotten(command: Command, tmp_path: Path, parent: Path) -> None:

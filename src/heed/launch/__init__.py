@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(help_text())
         return
     gc.set_threshold(10_000)  # importing torch and Lightning creates many objects and no garbage
-    from heed.launch.compose import compose, expand_resume, flags_last
+    from heed.launch.compose import compose, expand, flags_last
     from heed.launch.errors import JobFailedError, explain_error
 
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         is_dry = DRY_RUN in words
         words = flags_last([word for word in words if word != DRY_RUN])
-        words = flags_last(expand_resume(words))
+        words = flags_last(expand(words))
         sys.argv[1:] = words
         flags = [word for word in words if word.startswith("-")]
         if is_dry and flags:

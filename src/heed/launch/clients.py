@@ -21,7 +21,7 @@ from heed.evaluation.diagnosis import describe, diagnose
 from heed.evaluation.parallel_text import ENOUGH, Fault, Sides, find_faults
 from heed.files import is_device, replacing, write_file
 from heed.launch import HEED_TRAIN
-from heed.launch.compose import compose, expand_resume, flags_last, quote
+from heed.launch.compose import compose, expand, flags_last, quote
 from heed.launch.errors import explained
 from heed.launch.finish import run_facts
 from heed.launch.plan import check_options, read_corpus, settle
@@ -48,7 +48,7 @@ def check(
     overrides = flags_last([*overrides, "logger=none", "test=false"])
     sys.argv = [HEED_TRAIN, *overrides]  # messages name the program whose options these are
     with explained(overrides):
-        plan = settle(compose(overrides))
+        plan = settle(compose(expand(overrides)))
         trainer, module, data = build(plan, Path("unused"))
     planned = run_facts(trainer, module, data, auto=plan.auto)
     yield from (f"{name + ':':<10}{planned[name]}" for name in planned if name not in ("Options", "Devices"))
@@ -190,7 +190,7 @@ def train(*overrides: str, **options: Any) -> TrainedRun:
     """
     try:
         with _as_command(overrides, options) as words, explained(words):
-            run = launch.train(compose(expand_resume(words)))
+            run = launch.train(compose(expand(words)))
             assert run is not None  # only a search ends a run early
             return run
     except Interrupted as interrupted:

@@ -3,6 +3,7 @@
 import re
 from argparse import ArgumentError
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -228,10 +229,7 @@ def expand_resume(words: Sequence[str]) -> list[str]:
         HeedError: if there is no such run.
     """
     given = {option_name(word): word for word in words}
-    word = given.get("resume", "")
-    value = word.partition("=")[2]
-    if re.fullmatch(r"'.*'|\".*\"", value):
-        value = str(OverridesParser.create().parse_override(word).value())
+    value = _value(given.get("resume", ""))
     if value.lower() in TRUTHS:
         return list(words)
     run = expand_home(value).absolute()
@@ -243,6 +241,43 @@ def expand_resume(words: Sequence[str]) -> list[str]:
     before = [word for name, word in options.items() if name not in (*given, "ckpt_path", "folder")]
     kept = [word for name, word in given.items() if name not in ("resume", "folder", "hydra.run.dir")]
     return [*before, *kept, f"hydra.run.dir={quote(run)}", "resume=true"]
+
+
+def expand(words: Sequence[str]) -> list[str]:
+    """Return a command line with all choices that follow from ``resume=RUN`` and ``init_from=PARENT`` in it."""
+    return choose_for_parent(expand_resume(words))
+
+
+def choose_for_parent(words: Sequence[str]) -> list[str]:
+    """Choose the model's family, and an optimizer, to fine-tune ``init_from=PARENT``, where the words choose none.
+
+    The choice of ``model`` brings an optimizer and a schedule. Without it, an RNN would be trained as the transformer is.
+    An experiment's choices remain. A folder that holds no model is reported later.
+    """
+    given = {option_name(word): word for word in words}
+    parent = _value(given.get("init_from", ""))
+    if not parent or "experiment" in given:
+        return list(words)
+    config: dict[str, Any] = {}
+    for file in ("model/config.yaml", "config.yaml", "config.json"):  # a run, a model folder, or Hugging Face's
+        with suppress(HeedError):
+            config = config or read_yaml(expand_home(parent) / file, limit=CONFIG_LIMIT)
+    family = "transformer" if config.get("model_type") else config.get("family")
+    if family not in ("transformer", "rnn"):
+        return list(words)
+    chosen = {"model": family}
+    architecture = config.get("model")
+    if config.get("model_type") == "marian" or (isinstance(architecture, dict) and architecture.get("norm") == "post"):
+        chosen["optimizer"] = "adamw"
+    return [*(f"{name}={choice}" for name, choice in chosen.items() if name not in given), *words]
+
+
+def _value(word: str) -> str:
+    """Return the value of ``NAME=VALUE`` without quotes."""
+    value = word.partition("=")[2]
+    if re.fullmatch(r"'.*'|\".*\"", value):
+        value = str(OverridesParser.create().parse_override(word).value())
+    return value
 
 
 def all_option_names(cfg: Config) -> list[str]:
