@@ -251,8 +251,8 @@ def expand(words: Sequence[str]) -> list[str]:
 def choose_for_parent(words: Sequence[str]) -> list[str]:
     """Choose the model's family, and an optimizer, to fine-tune ``init_from=PARENT``, where the words choose none.
 
-    The choice of ``model`` brings an optimizer and a schedule. Without it, an RNN would be trained as the transformer is.
-    An experiment's choices remain. A folder that holds no model is reported later.
+    The choice of ``model`` brings an optimizer and a schedule: without it, an RNN would be trained as the transformer
+    is. An experiment's choices remain. A folder that holds no model is reported later.
     """
     given = {option_name(word): word for word in words}
     parent = _value(given.get("init_from", ""))
