@@ -80,10 +80,11 @@ def test_each_fault_is_detected(tmp_path: Path, status: int, stderr: str, file: 
 
 def test_streams_and_the_time_limit(home: Path) -> None:
     good = Case("heed", ("translate", "--model", "in/rnn"), stdin=((b"a b\n", 3),))
-    for limit, streams, status, message in (
-        (LIMIT, {"stdout": "full"}, 2, "No space left"),
-        (0.001, {}, 1, "Timeout ("),
+    # faulthandler reads the frames of a running thread: rarely, it crashes after its message.
+    for limit, streams, statuses, message in (
+        (LIMIT, {"stdout": "full"}, [2], "No space left"),
+        (0.001, {}, [1, -signal.SIGSEGV], "Timeout ("),
     ):
         with outcome(Case(**{**vars(good), **streams}), home, limit=limit) as seen:
-            assert seen.status == status
+            assert seen.status in statuses
             assert message in seen.stderr
