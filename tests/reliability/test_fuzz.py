@@ -7,6 +7,7 @@
 Hypothesis prints the smallest case of each fault.
 """
 
+import signal
 from pathlib import Path
 
 import pytest
