@@ -294,7 +294,8 @@ def test_output_into_a_folder_is_refused(
     ("seed", "beam", "messages"),
     [
         (23, 1, ["3 translations are empty, the first in line 2"]),
-        (14, 5, ["3 translations are second choices, because the best ones have no text, the first in line 2"]),
+        (14, 5, ["2 translations are second choices, because the best ones have no text, the first in line 2",
+                 "1 translation repeats a phrase, the first in line 3"]),
         (1, 5, ["1 translation reached the length limit of the search and may be cut off, the first in line 3",
                 "1 translation repeats a phrase, the first in line 3"]),
     ],
