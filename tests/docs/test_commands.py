@@ -260,7 +260,7 @@ def write_data(words: list[str]) -> None:
     """Write the files that a command names."""
     rng = random.Random(3)
     numbers = [[str(rng.randrange(10)) for _ in range(rng.randint(2, 6))] for _ in range(40)]
-    for file in re.findall(r"[\w.]+\.(?:en|de|jsonl)\b", " ".join(words)):
+    for file in re.findall(r"[\w.]+\.(?:en|de|es|gn|jsonl)\b", " ".join(words)):
         _write(Path(file), numbers)
 
 
