@@ -18,6 +18,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 
 SCRIPTS = sorted(path for path in RECIPES.glob("*.sh") if os.access(path, os.X_OK))
 CHOICES = {
+    "multi30k_41": [{}, {"EXPERIMENT": "multi30k_quick_rnn"}],
     "multi30k_diversified": [{}, {"STUDENT": "rnn"}],
     "multi30k_ensemble": [{}, {"EXPERIMENT": "multi30k_en_de_rnn"}],
 }

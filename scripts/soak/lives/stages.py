@@ -17,6 +17,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "attend": ("attention",), "align": ("cross-attention", "attention"), "ablate": ("head", "attention"),
     "patch": ("head", "attention", "twins"), "synthesize": ("direction", "language"), "fine_tune": ("init_from",),
     "serve": ("language",), "average": ("checkpoint", "average"), "compare": ("translations", "test"),
+    "constrain": ("its vocabulary lacks",),
 }  # fmt: skip
 """Words of a stage's own refusals, which need no option of the case: an RNN without attention cannot be attended."""
 EXPLODED = 1_000
