@@ -113,8 +113,8 @@ def test_other_commands_exist(words: list[str]) -> None:
         assert set(arguments) <= set(targets)
     elif program == "python" and arguments[0] == "-m":
         assert find_spec(arguments[1])
-    elif program == "python":
-        assert (ROOT / arguments[0]).exists()
+    elif program == "python" or program.startswith("recipes/"):
+        assert (ROOT / (arguments[0] if program == "python" else program)).exists()
     elif program == "heed-exercise":
         exercise_parser().parse_args(arguments)
     else:
