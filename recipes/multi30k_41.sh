@@ -6,7 +6,8 @@
 #   recipes/multi30k_41.sh DIR [OPTION …]
 #
 # DIR has the files of github.com/multi30k/dataset: train.en, train.de, val.en, …. Each OPTION is added to every training, such
-# as trainer=gpu. An interrupted recipe continues with the same command: finished runs and scores are kept. Environment:
+# as trainer=gpu. An interrupted recipe continues with the same command: finished runs and scores are kept, and the minutes
+# of the run that was interrupted are those since it continued. Environment:
 #
 #   EXPERIMENT  multi30k_quick or multi30k_quick_rnn (multi30k_quick)
 #   OUT         folder of the runs and the scores (runs/EXPERIMENT)
@@ -15,7 +16,6 @@
 set -eu
 [ $# -gt 0 ] || { sed -n '2,/^set/{s/^# \{0,1\}//;/^set/d;p;}' "$0"; exit 2; }
 . "$(dirname "$0")/common.sh"
-dir=${dir%/}
 experiment=${EXPERIMENT:-multi30k_quick}
 out=${OUT:-runs/$experiment}
 export OMP_NUM_THREADS=1 # one core
