@@ -27,6 +27,7 @@ for seed in $seeds; do
 done
 for name in test_2016_flickr val; do
     evaluate "$out/ensemble-$name.txt" "$@" --src "$dir/$name.en" --ref "$dir/$name.de"
+    evaluate "$out/ensemble-$name.lowercase.txt" "$@" --src "$dir/$name.en" --ref "$dir/$name.de" --lowercase
 done
 
 first="$out/seed-${seeds%% *}"

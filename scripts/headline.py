@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from trainings import ROOT, train
@@ -98,13 +99,23 @@ def score(run: Path) -> Score:
     return Score(row, missed, misses)
 
 
+def _long(scores: dict[str, Score]) -> dict[str, dict[str, float]]:
+    """Return the BLEU on long sentences of each model with several seeds."""
+    found: dict[str, list[float]] = {}
+    for name, one in scores.items():
+        found.setdefault(f"long_{name.split('_')[0]}", []).append(one.row["long"])
+    return {
+        name: {"mean": round(mean(all_), 1), "sd": round(stdev(all_), 1)} for name, all_ in found.items() if all_[1:]
+    }
+
+
 def write(scores: dict[str, Score], *, seeds: Sequence[int], machine: str) -> None:
     """Write docs/results/headline.json."""
     missed = "; ".join(f"{name}: {text}" for name, one in scores.items() for _, text in one.missed)
     content: dict[str, Any] = {
         "what": "The default models on the built-in corpus: test BLEU, BLEU on long sentences, contrastive accuracy in "
         f"percent ({CONTRASTS_PER_TAG} contrasts per phenomenon, chance is 50), and how many of the {len(SENTENCES)} "
-        f"sentences of scripts/headline.tsv are translated right. Wrong are: {missed or 'none'}.",
+        f"sentences of scripts/headline.tsv are translated correctly. Wrong: {missed or 'none'}.",
         "command": "python scripts/headline.py --runs RUNS",
         "machine": machine,
         "date": date.today().isoformat(),
@@ -114,7 +125,12 @@ def write(scores: dict[str, Score], *, seeds: Sequence[int], machine: str) -> No
     }
     lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in content.items()]
     rows = [f"    {json.dumps(name)}: {json.dumps(one.row, ensure_ascii=False)}" for name, one in scores.items()]
-    text = "\n".join(["{", *lines, '  "rows": {', ",\n".join(rows), "  },", '  "values": {}', "}\n"])
+    measured_by_hand = json.loads(RESULTS.read_text(encoding="utf-8"))["values"] if RESULTS.exists() else {}
+    values = [
+        f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in (measured_by_hand | _long(scores)).items()
+    ]
+    blocks = ['  "rows": {', ",\n".join(rows), "  },", '  "values": {', ",\n".join(values), "  }"]
+    text = "\n".join(["{", *lines, *blocks, "}\n"])
     RESULTS.write_text(text, encoding="utf-8")
 
 
