@@ -270,6 +270,7 @@ def test_the_limit_of_epochs_changes_no_step_before_it(mixed: Path) -> None:
         assert [step_sources([shard]) for shard in steps] == [step_sources([s]) for s in endless[: len(steps)]]
         tokens = data(mixed).stream.tgt_tokens
         assert sum(shard.tgt_tokens for shard in steps) == pytest.approx(epochs * tokens, abs=110)
+        assert sorted({shard.passes for shard in steps}) == list(range(epochs)), "reports count the epochs"
         finished = data(mixed).stream
         finished.finished(steps[-1])
         assert not list(finished.shards(0, 1, max_epochs=epochs))

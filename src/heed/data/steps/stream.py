@@ -24,7 +24,7 @@ from heed.options import UnitInterval
 class StepShard:
     """This process's part of one optimizer step: zero or more micro-batches."""
 
-    epoch: int
+    epoch: int  # 0 in a mixture, which is one endless epoch
     step: int  # index in its epoch
     src_tokens: int  # of the whole step over all processes, including EOS, without padding
     tgt_tokens: int  # likewise
@@ -32,6 +32,7 @@ class StepShard:
     micro_batches: tuple[tuple[int, Batch], ...]  # this process's, with their index within the step
     last: bool  # whether the training ends with it
     texts: tuple[tuple[int, int], ...] = ()  # sentences and target tokens of each text; empty without a mixture
+    passes: int = 0  # over the text before this step, in a mixture by its target tokens
 
     def to(self, device: torch.device | str) -> "StepShard":
         """Return the shard on another device."""
@@ -113,6 +114,7 @@ class TrainingStream:
         The cursor is read when the iteration starts.
         """
         start, planner, texts = self.cursor, self.planner, len(self.train.texts)
+        steps_per_epoch = self.tgt_tokens / planner.batch_tokens
         for pool, pairs in self._draw(self._pools(*start, max_epochs)):
             text_of = self.pairs.text_of(pairs.rows) // (1 + self.train.both_directions)
             src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
@@ -135,6 +137,7 @@ class TrainingStream:
                     ),
                     last=pool.is_last and step is steps[-1],
                     texts=tuple(zip(sentences, tokens, strict=True)) if self.train.is_mixture else (),
+                    passes=pool.epoch + (int(number / steps_per_epoch) if self.train.is_mixture else 0),
                 )
 
     def _draw(self, pools: Iterator[tuple[Pool, Pairs]]) -> Iterator[tuple[Pool, Pairs]]:

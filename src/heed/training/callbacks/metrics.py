@@ -103,7 +103,7 @@ class MetricsLogger(Callback):
             self._step_clock = time.perf_counter() - (trainer.datamodule.reading.wait_seconds - self._wait_clock)
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: StepShard, _: int) -> None:
-        self.epoch = batch.epoch
+        self.epoch = batch.passes
         for name in ("src_tokens", "tgt_tokens", "padded_tokens"):
             self.totals[name] += getattr(batch, name)
         self._sums += torch.stack([outputs[name] for name in self.SUMS])
