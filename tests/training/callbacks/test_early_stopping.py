@@ -28,6 +28,8 @@ def stopping_validation(callback: EarlyStopping, scores: list[tuple[float, float
     [
         (2, [(1.0, 5.0), (2.0, 5.0), (1.5, 5.0), (2.0, 5.0), (9.0, 5.0)], 3),
         (1, [(0.0, 9.0 - step) for step in range(6)], 6),  # the loss falls while BLEU stays at 0
+        (1, [(2.0, 5.0), (1.5, 4.9), (1.2, 4.8), (1.9, 4.8)], 3),  # the loss falls while BLEU varies
+        (1, [(2.0, 5.0), (2.5, 5.1), (2.6, 5.2), (2.6, 5.3)], 3),  # BLEU rises while the loss rises
         (None, [(1.0, 5.0)] * 9, 9),
     ],
 )
@@ -42,6 +44,9 @@ def test_a_resumed_run_continues_to_count() -> None:
     assert stopping_validation(first, [(2.0, 5.0), (1.0, 5.0)]) == 2
     resumed.load_state_dict(first.state_dict())
     assert stopping_validation(resumed, [(1.0, 5.0), (9.0, 5.0)]) == 0
+    older = {name: value for name, value in first.state_dict().items() if name != "lowest_loss"}
+    resumed.load_state_dict(older)
+    assert stopping_validation(resumed, [(1.0, 5.0)] * 3) == 2, "an older checkpoint does not have the loss"
 
 
 def test_a_run_that_was_killed_after_its_last_validation_does_not_go_on() -> None:

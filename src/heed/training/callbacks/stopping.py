@@ -2,6 +2,7 @@
 signal: Ctrl-C (SIGINT) and the SIGTERM of schedulers.
 """
 
+import math
 import os
 import signal
 import threading
@@ -56,21 +57,25 @@ class FinalValidation(Callback):
 class EarlyStopping(Callback):
     """Stops after ``patience`` validations without an improvement; None: never.
 
-    It compares validations by the same `Selection` as `Checkpoints`. Lightning's EarlyStopping compares one number: it
-    would stop a model whose BLEU stays at 0.00 while its loss still falls.
+    A validation improves if it is the best one by the `Selection` of `Checkpoints`, or if its loss is the lowest.
+    Lightning's EarlyStopping compares one number: it would stop a model whose loss still falls while its BLEU stays at
+    0.00, or varies by chance, as that of a weak model does until the learning rate is small.
     """
 
     def __init__(self, *, patience: AtLeast1 | None) -> None:
         self.patience = patience
         self.best: tuple[float, ...] | None = None
+        self.lowest_loss = math.inf
         self.waited = 0
-        """Validations since the best one."""
+        """Validations since the last improvement."""
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "waited": self.waited} if self.patience else {}
+        names = ("best", "lowest_loss", "waited")
+        return {name: getattr(self, name) for name in names} if self.patience else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best, self.waited = state_dict["best"], state_dict["waited"]
+        self.lowest_loss = state_dict.get("lowest_loss", math.inf)  # older checkpoints do not have it
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._stop_if_due(trainer)  # the checkpoint may be that of the last validation
@@ -78,11 +83,12 @@ class EarlyStopping(Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.patience is None:
             return
-        key = trainer.checkpoint_callback.selection.key(pl_module.validation_scores)
-        if self.best is None or key > self.best:
-            self.best, self.waited = key, 0
-        else:
-            self.waited += 1
+        scores = pl_module.validation_scores
+        key = trainer.checkpoint_callback.selection.key(scores)
+        is_best = self.best is None or key > self.best
+        self.waited = 0 if is_best or scores["loss"] < self.lowest_loss else self.waited + 1
+        self.best = key if is_best else self.best
+        self.lowest_loss = min(self.lowest_loss, scores["loss"])
         self._stop_if_due(trainer)
 
     def _stop_if_due(self, trainer: L.Trainer) -> None:
