@@ -106,8 +106,7 @@ def write_pairs(folder: Path, *, cut: float) -> list[str]:
     ("cut", "several", "said", "silent"),
     [
         (1.0, [], "short_targets", {"short_translations", "short_text"}),
-        # The text of several directions is not examined before the first step.
-        (1.0, ["data.both_directions=true"], "short_translations", {"short_targets", "does_not_translate"}),
+        (1.0, ["data.both_directions=true"], "short_targets", {"short_translations", "does_not_translate"}),
         (0.0, [], None, {"short_translations", "short_targets", "short_text"}),
     ],
 )
