@@ -57,7 +57,7 @@ def test_a_resumed_run_says_nothing_twice(run: Callable[..., Path], capsys: pyte
 
 
 def test_the_last_validation_of_a_run_that_early_stopping_ends_is_judged(run: Callable[..., Path]) -> None:
-    # Neither chrF nor the loss improves, with targets that are too short: this is said at the end, long before step 400.
+    # Neither chrF nor the loss improves, and translations are too short. This is said at the end, long before step 400.
     folder = run("stopped", *TINY, "data.train=120", "trainer.max_epochs=null", "trainer.max_steps=400",
                  "schedule.warmup_steps=10", "callbacks.early_stopping.patience=1", "select=chrf",
                  "optimizer.lr=3e-2")  # fmt: skip
